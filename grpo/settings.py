@@ -302,6 +302,11 @@ class WarmStartSettings(Settings):
     """The imitation of demonstrations before GRPO."""
 
     policy: str = Field(default="oracle", description="policy of the env that is imitated")
+    model: Spec | None = Field(
+        default=None,
+        description="model that plays your agent's episodes to be imitated, in place of a policy of the env: "
+        "openai:MODEL@URL or litellm:NAME",
+    )
     keep: Literal["rewarded", "all"] = Field(
         default="rewarded",
         description="imitate the demonstrations that the env rewards as successes, or `all`: then nothing is learned "
@@ -310,6 +315,11 @@ class WarmStartSettings(Settings):
     steps: int = Field(default=0, ge=0, description="optimizer steps on demonstrations before GRPO")
     batch: int = Field(default=8, ge=1, description="demonstrations in a step")
     learning_rate: float = Field(default=1e-3, gt=0, description="highest learning rate of the imitation")
+
+    @property
+    def teacher(self) -> str:
+        """Who is imitated, for people."""
+        return self.policy if self.model is None else blank_secrets(without_users(self.model))
 
 
 class EvalSettings(Settings):

@@ -1,5 +1,7 @@
 """The policy in training as the model behind an agent of any kind: what it sees and says is kept token for token.
 
+Somebody else may answer in its place, whom it will imitate: another model, or a script of the env (`Voice`).
+
 The agent asks an endpoint as it would ask any model (`grpo.agents.endpoint`), in any of its forms. The request is
 rendered by the chat format of training, behind the ids of the call that it carries on (`CallTree`), and the policy is
 sampled by ids. What was sampled goes back as a message: text, and calls of the tools that were offered. Text that tries
@@ -8,110 +10,166 @@ to be a call and is none stays text, because clients raise on it.
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
+from weakref import WeakKeyDictionary
 
 from grpo.agents.upstream import Upstream, UpstreamFailed
 from grpo.agents.wire import Asked, Said, SaidCall
+from grpo.agents.wire.form import joined
 from grpo.chat import Chat
-from grpo.chat.tree import CallTree
+from grpo.chat.tree import CallTree, Prompt
+from grpo.envs.message_env import MessageEnv
 from grpo.episodes.play import Play
 from grpo.episodes.player import Agent
 from grpo.errors import ModelError, ServerError
 from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
-from grpo.types import Episode, ModelCall, Task
+from grpo.types import Episode, ModelCall, SampledTurn, Task
 from judges.common.tool_calls import parse_turn, split_thought
 
 MODEL = "policy"
 """What agents are told that the model is called; some clients choose a form by a name that they know."""
 
 
-@dataclass(slots=True)
-class Speaker:
-    """The policy of one episode."""
+class Voice(Protocol):
+    """Who answers in one episode."""
 
-    policy: Policy
-    tree: CallTree
-    sampling: SamplingParams
-    max_tokens: int
-    loop: asyncio.AbstractEventLoop
-    """Where the policy may be asked."""
+    version: int | None
 
-    async def say(self, asked: Asked, play: Play, call: ModelCall) -> Said:
-        """Sample a turn, and keep it in the episode's ``call``.
+    async def turn(self, prompt: Prompt, asked: Asked, play: Play, call: ModelCall) -> tuple[SampledTurn, Said]:
+        """The turn after a prompt, as ids and as a message.
 
         Raises:
-            UpstreamFailed: The chat template refuses the messages, they leave no room, or the policy was not sampled.
+            UpstreamFailed: There is none.
         """
-        episode = play.episode
-        number = next(place for place, kept in enumerate(episode.calls) if kept is call)
-        try:
-            prompt = self.tree.following(asked.messages, asked.tools)
-        except ModelError as error:
-            raise UpstreamFailed(str(error), 400) from error
+        ...
+
+
+@dataclass(slots=True)
+class PolicyVoice(Voice):
+    """A policy, asked in the event loop in which this was made."""
+
+    policy: Policy
+    sampling: SamplingParams
+    max_tokens: int
+    chat: Chat
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def __post_init__(self) -> None:
+        """As the policy's."""
+        self.version = self.policy.version
+
+    async def turn(self, prompt: Prompt, asked: Asked, play: Play, call: ModelCall) -> tuple[SampledTurn, Said]:
+        """See `Voice`."""
         room = self.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
         if len(prompt.ids) > room:
-            error = {
-                "message": f"a prompt of {len(prompt.ids)} tokens is longer than {room}, for which rollout.max_tokens "
-                f"{self.max_tokens} leaves room",
-                "type": "invalid_request_error",
-                "code": "context_length_exceeded",
-            }
+            said = (
+                f"a prompt of {len(prompt.ids)} tokens is longer than {room}, for which rollout.max_tokens "
+                f"{self.max_tokens} leaves room"
+            )
             play.has_no_room = True
-            raise UpstreamFailed(error["message"], 400, {"error": error})
+            error = {"message": said, "type": "invalid_request_error", "code": "context_length_exceeded"}
+            raise UpstreamFailed(said, 400, {"error": error})
         most = min(self.sampling.max_turn_tokens, self.max_tokens - len(prompt.ids), asked.max_tokens or room)
-        sampling = self.policy.sample(
-            prompt.ids, self.sampling, max_tokens=most, seed=derive_seed(episode.seed, number)
-        )
+        seed = derive_seed(play.episode.seed, *_number(play, call))
+        sampling = self.policy.sample(prompt.ids, self.sampling, max_tokens=most, seed=seed)
         try:
             turn = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(sampling, self.loop))
         except ServerError as error:
             raise UpstreamFailed(str(error)) from error
-        said = said_of(self.tree.chat.decode(turn.ids), asked.tool_names, f"{derive_seed(episode.seed, number):x}")
-        said = replace(
-            said, finish_reason=turn.finish_reason, prompt_tokens=len(prompt.ids), completion_tokens=len(turn.ids)
-        )
-        self.tree.said(prompt, turn.ids, turn.logprobs, self.policy.version, call=call, sent=said.message)
-        call.finish_reason = turn.finish_reason
-        call.sampled = self.tree.chat.sampled_text(turn.ids, turn.logprobs)
-        return said
+        call.sampled = self.chat.sampled_text(turn.ids, turn.logprobs)
+        return turn, said_of(self.chat.decode(turn.ids), asked.tool_names, f"{seed:x}")
 
 
-class PolicyUpstream(Upstream):
-    """Whatever policy plays the episode that asks; all forms are read and written here.
+@dataclass(slots=True)
+class TeacherVoice(Voice):
+    """Somebody who can: what another model says, in the tokens of the policy that will imitate it."""
+
+    teacher: Upstream
+    chat: Chat
+    version: int | None = None
+
+    async def turn(self, prompt: Prompt, asked: Asked, play: Play, call: ModelCall) -> tuple[SampledTurn, Said]:
+        """See `Voice`."""
+        said = await self.teacher.said(asked, play, call)
+        ids = [*self.chat.encode(self.chat.turn_text(said.message, asked.tools)), self.chat.stop_token_ids[0]]
+        return SampledTurn(ids, [0.0] * len(ids), said.finish_reason), said
+
+
+class ScriptTeacher(Upstream):
+    """A policy that the env brings along, as a model: it reads the newest message, and says what it would do.
+
+    Args:
+        name: Of the script.
+    """
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self._scripts: WeakKeyDictionary[Play, Any] = WeakKeyDictionary()
+
+    async def said(self, asked: Asked, play: Play, call: ModelCall) -> Said:
+        """See `Upstream`."""
+        return await play.seat.run(self._act, asked, play, call)
+
+    def _act(self, asked: Asked, play: Play, call: ModelCall) -> Said:
+        env, text = play.seat.env, joined(asked.messages[-1].get("content"))
+        assert isinstance(env, MessageEnv), "a script is made from the env itself"
+        if play not in self._scripts:
+            self._scripts[play], text = env.scripted_policy(self.model, play.episode.seed), play.opening.text
+        name = "".join(f"{number:x}" for number in _number(play, call))
+        return said_of(self._scripts[play].act(text, play.opening.info), asked.tool_names, name)
+
+
+class CapturedUpstream(Upstream):
+    """Whoever answers in the episode that asks; all forms are read and written here, and all is kept.
 
     Args:
         chat: The chat format.
-        max_tokens: What the policy sees at once, the turn it samples included.
+
+    Attributes:
+        teachers: Other models that answer, closed with this.
     """
 
     spoken: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, chat: Chat, max_tokens: int):
+    def __init__(self, chat: Chat):
         super().__init__(MODEL)
         self.chat = chat
-        self.max_tokens = max_tokens
-        self._speakers: dict[Play, Speaker] = {}
+        self.teachers: list[Upstream] = []
+        self._open: dict[Play, tuple[Voice, CallTree]] = {}
 
     @contextmanager
-    def speaks(self, play: Play, policy: Policy, sampling: SamplingParams) -> Iterator[None]:
-        """Have a policy answer what is asked in an episode, from the running event loop."""
-        tree = CallTree(self.chat, play.episode)
-        self._speakers[play] = Speaker(policy, tree, sampling, self.max_tokens, asyncio.get_running_loop())
+    def answers(self, play: Play, voice: Voice) -> Iterator[None]:
+        """Have ``voice`` answer what is asked in an episode."""
+        self._open[play] = voice, CallTree(self.chat, play.episode)
         try:
             yield
         finally:
-            del self._speakers[play]
+            del self._open[play]
 
     async def said(self, asked: Asked, play: Play, call: ModelCall) -> Said:
-        """See `Upstream`."""
-        speaker = self._speakers.get(play)
-        if speaker is None:
+        """See `Upstream`; the turn is kept in the episode's ``call``."""
+        if play not in self._open:
             raise UpstreamFailed("the episode has ended", 404)
-        return await speaker.say(asked, play, call)
+        voice, tree = self._open[play]
+        try:
+            prompt = tree.following(asked.messages, asked.tools)
+            turn, said = await voice.turn(prompt, asked, play, call)
+        except ModelError as error:  # the chat template refuses what was sent
+            raise UpstreamFailed(str(error), 400) from error
+        counts = {"prompt_tokens": len(prompt.ids), "completion_tokens": len(turn.ids)}
+        said = replace(said, finish_reason=turn.finish_reason, **counts)
+        tree.said(prompt, turn.ids, turn.logprobs, voice.version, call=call, sent=said.message)
+        call.finish_reason = turn.finish_reason
+        return said
+
+    async def close(self) -> None:
+        """See `Upstream`; the teachers' connections are of the same event loop."""
+        for teacher in self.teachers:
+            await teacher.close()
 
     def count(self, asked: Asked) -> int:
         """See `Upstream`."""
@@ -120,19 +178,17 @@ class PolicyUpstream(Upstream):
 
 @dataclass(slots=True)
 class CapturedAgent(Agent):
-    """An agent whose model is a policy.
+    """An agent whose model is a policy, or somebody whom a policy will imitate.
 
     Attributes:
         agent: Asks ``upstream`` through its endpoint; opened by whoever uses this.
         upstream: What it asks.
-        policy: Who answers.
-        sampling: How a turn is sampled.
+        voice: Who answers, made for each episode.
     """
 
     agent: Agent
-    upstream: PolicyUpstream
-    policy: Policy
-    sampling: SamplingParams
+    upstream: CapturedUpstream
+    voice: Callable[[Play], AbstractContextManager[Voice]]
 
     def __post_init__(self) -> None:
         """Its envs are called where the agent's are."""
@@ -140,8 +196,13 @@ class CapturedAgent(Agent):
 
     async def run(self, play: Play) -> None:
         """Let the agent play."""
-        with self.policy.session(play.episode.task) as policy, self.upstream.speaks(play, policy, self.sampling):
+        with self.voice(play) as voice, self.upstream.answers(play, voice):
             await self.agent.run(play)
+
+
+def _number(play: Play, call: ModelCall) -> list[int]:
+    """The place of a call in its episode."""
+    return [place for place, kept in enumerate(play.episode.calls) if kept is call]
 
 
 def said_of(text: str, tool_names: list[str], name: str) -> Said:

@@ -1,12 +1,15 @@
 """Who plays with a policy: the policy alone, by the env's tools, or an agent of the user's whose model it is."""
 
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 
-from grpo.agents.captured import CapturedAgent, PolicyUpstream
+from grpo.agents.captured import CapturedAgent, CapturedUpstream, PolicyVoice, TeacherVoice, Voice
 from grpo.agents.named import own_agent
 from grpo.agents.policy import PolicyAgent
+from grpo.agents.upstream import Upstream
 from grpo.chat import Chat
 from grpo.envs.own_thread import OwnThread
+from grpo.episodes.play import Play
 from grpo.episodes.player import Agent
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.settings import RolloutSettings
@@ -28,7 +31,7 @@ class PolicyAgents:
         self.rollout = rollout
         self.chat = chat
         self._opened = AsyncExitStack()
-        self._upstream = PolicyUpstream(chat, rollout.max_tokens)
+        self._upstream = CapturedUpstream(chat)
         self._own = None if spec is None else own_agent(spec, self._upstream)
 
     @property
@@ -38,10 +41,23 @@ class PolicyAgents:
 
     def agent(self, policy: Policy, temperature: float) -> Agent:
         """The agent that plays with ``policy``."""
+        most = self.rollout.max_tokens
         sampling = SamplingParams(temperature, self.rollout.max_turn_tokens)
         if self._own is None:
-            return PolicyAgent(policy, self.chat, sampling, self.rollout.max_tokens)
-        return CapturedAgent(self._own, self._upstream, policy, sampling)
+            return PolicyAgent(policy, self.chat, sampling, most)
+
+        @contextmanager
+        def voice(play: Play) -> Iterator[Voice]:
+            with policy.session(play.episode.task) as served:
+                yield PolicyVoice(served, sampling, most, self.chat)
+
+        return CapturedAgent(self._own, self._upstream, voice)
+
+    def taught(self, teacher: Upstream) -> Agent:
+        """The user's agent with ``teacher`` as its model."""
+        assert self._own is not None, "there is an agent of the user's"
+        self._upstream.teachers.append(teacher)
+        return CapturedAgent(self._own, self._upstream, lambda _: nullcontext(TeacherVoice(teacher, self.chat)))
 
     async def open(self) -> None:
         """Get ready; from any event loop."""

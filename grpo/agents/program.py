@@ -4,18 +4,19 @@ The program finds in its environment
 
     AGENT_TASK_FILE    JSON: instructions, question, tools (OpenAI schemas)
     AGENT_MCP_URL      the env's tools, MCP over streamable HTTP
-    AGENT_MODEL, OPENAI_BASE_URL, OPENAI_API_KEY    the model, where --model names one
+    AGENT_ANSWER_FILE  where it may write its answer
+    AGENT_MODEL, OPENAI_BASE_URL, OPENAI_API_KEY    the model, where there is one; in Anthropic's form
+    ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY           the same one
     NO_PROXY, no_proxy                              the user's, and this machine, where the URLs above lead
 
-and may answer with the tool ``return_final_answer``, or with the last line it prints. Words of the command are split as
-a shell would and nothing is run by a shell; ``{question}`` and ``{task_file}`` are replaced. When its time is up it is
-killed with its whole process group.
+and may answer with the tool ``return_final_answer``. Else its answer is what it wrote to that file, else all that it
+prints. Words of the command are split as a shell would and nothing is run by a shell; ``{question}`` and
+``{task_file}`` are replaced. When its time is up it is killed with its whole process group.
 """
 
 import asyncio
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -73,25 +74,28 @@ class ProgramAgent(Agent):
         self._thread.close()
 
     async def run(self, play: Play) -> None:
-        """Run the program to its end and take its last line as the answer if it gave none."""
+        """Run the program to its end, and take what it wrote as the answer if it gave none by the tool."""
         with self._thread.admit(play) as token, tempfile.TemporaryDirectory(prefix="grpo-eval-") as folder:
             task, file, model = play.agent_task, Path(folder) / "task.json", self.endpoint.model(token)
+            answer_file = Path(folder) / "answer"
             content = {"instructions": task.instructions, "question": task.question, "tools": play.episode.tools}
             file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
             environment = {k: v for k, v in os.environ.items() if not k.startswith(_SECRET_PREFIX)}
             environment |= {"AGENT_TASK_FILE": str(file), "AGENT_MCP_URL": f"{self.endpoint.url(token)}/mcp"}
+            environment |= {"AGENT_ANSWER_FILE": str(answer_file)}
             if self.endpoint.upstream:
                 environment |= {"AGENT_MODEL": model.name, "OPENAI_MODEL": model.name}
                 environment |= {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": model.api_key}
+                environment |= {"ANTHROPIC_BASE_URL": self.endpoint.url(token), "ANTHROPIC_API_KEY": model.api_key}
             environment = without_proxy_to_loopback(environment)
             words = [w.replace("{question}", task.question).replace("{task_file}", str(file)) for w in self.words]
             status, output, errors = await _run(words, environment, Path(folder))
-        # not splitlines(): a text may hold U+2028, U+0085 or a form feed
-        lines = [line.strip() for line in re.split("[\r\n]", output) if line.strip()]
+            written = _end_of(answer_file) if answer_file.exists() else ""
+        said = (written or output).strip()
         if status != 0 and not play.is_over:
-            last = errors.strip().splitlines()[-1:] or lines[-1:] or ["it said nothing"]
-            raise ProgramFailed(f"exit status {status}: {last[0][:300]}")
-        await play.seat.run(play.conclude, Answer(lines[-1]) if lines else None)
+            last = [*output.strip().splitlines()[-1:], *errors.strip().splitlines()[-1:]] or ["it said nothing"]
+            raise ProgramFailed(f"exit status {status}: {last[-1][:300]}")
+        await play.seat.run(play.conclude, Answer(said) if said else None)
 
 
 class ProgramFailed(RuntimeError):

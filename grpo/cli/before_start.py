@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from grpo.agents.named import own_agent
 from grpo.config import REWARDS, TrainConfig, dotted
 from grpo.devices.memory import cpu_needs
 from grpo.devices.plan import plan_gpus
@@ -110,7 +111,7 @@ def vllms_arguments(
 
 
 def check_user_code(config: TrainConfig) -> None:
-    """Begin an episode in every split that the run needs, and look for what it names: policy, reward, answer.
+    """Begin an episode in every split that the run needs, and look for what it names: agent, policy, reward, answer.
 
     Raises:
         ConfigError: A split, a policy, a reward or an answer that the settings ask for is not there.
@@ -131,7 +132,15 @@ def check_user_code(config: TrainConfig) -> None:
             raise ConfigError(
                 f"{name} = {changed[name]!r}, but {config.env} has no splits (no argument 'split'); leave it out"
             )
-    if config.warm_start.steps > 0 and config.warm_start.policy not in offered:
+    if config.agent is not None:
+        own_agent(config.agent, None)
+    elif config.warm_start.model is not None:
+        raise ConfigError(
+            f"warm_start.model = {config.warm_start.teacher!r} plays the episodes of an agent of yours: name it with "
+            "--agent, or imitate a policy of the env (warm_start.policy)"
+        )
+    by_script = config.warm_start.model is None
+    if config.warm_start.steps > 0 and by_script and config.warm_start.policy not in offered:
         raise ConfigError(
             f"warm_start.policy = {config.warm_start.policy!r}, but {config.env} brings along: "
             f"{', '.join(offered) or 'none'}; choose one (--set warm_start.policy=NAME) or --set warm_start.steps=0"

@@ -1,4 +1,4 @@
-"""The warm start: supervised steps on demonstrations that an env's scripted policy plays.
+"""The warm start: supervised steps on demonstrations that an env's scripted policy plays, or somebody's agent.
 
 Demonstrations go through the same chat format and the same append-only ids as rollouts, so what is imitated is token
 for token what will be sampled. That is why our learner does it, and not TRL's ``SFTTrainer``. Kept are the episodes
@@ -11,14 +11,17 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from grpo.agents.captured import ScriptTeacher
+from grpo.agents.playing import PolicyAgents
+from grpo.agents.upstream import make_upstream
 from grpo.chat import Chat
 from grpo.chat.tree import CallTree
 from grpo.config import TrainConfig
 from grpo.envs.message_env import MessageEnv, Observation
-from grpo.envs.pool import Seat
+from grpo.envs.pool import EnvPool, Seat
 from grpo.envs.step_cost import Place
 from grpo.episodes.play import MAX_TURNS, Play, Turn
-from grpo.episodes.player import ending_of
+from grpo.episodes.player import Player, ending_of, planned_episodes
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import TrainingError
 from grpo.learner.engine import Engine, LossSpec
@@ -28,6 +31,8 @@ from grpo.types import Episode, Task
 
 WARM_UP_STEPS = 5
 MAX_UNUSABLE = 200
+AT_ONCE = 8
+"""Episodes of the user's agent that are played at once to be imitated."""
 FINAL_RATE = 0.3
 """The learning rate rises over the first steps and falls linearly to this fraction of its peak."""
 
@@ -92,26 +97,43 @@ def is_kept(episode: Episode, config: TrainConfig) -> bool:
     return success is None or (success > 0 and episode.reward > 0)
 
 
-def demonstrations(env: MessageEnv, stream: TaskStream, chat: Chat, config: TrainConfig) -> Iterator[Segment]:
-    """Endless segments of the demonstrations that ``warm_start.keep`` names, no longer than ``rollout.max_tokens``.
+def scripted_episodes(env: MessageEnv, stream: TaskStream, chat: Chat, policy_name: str) -> Iterator[Episode]:
+    """Endless episodes of a policy that the env brings along, in the env's own prompts."""
+    while True:
+        (task,) = stream.take(1)
+        yield demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
+
+
+def taught_episodes(agents: PolicyAgents, pool: EnvPool, stream: TaskStream, config: TrainConfig) -> Iterator[Episode]:
+    """Endless episodes of the user's agent, in its own prompts, with somebody who can as its model.
+
+    That is ``warm_start.model``, or the env's script ``warm_start.policy``.
+    """
+    model = config.warm_start.model
+    teacher = ScriptTeacher(config.warm_start.policy) if model is None else make_upstream(model)
+    player = Player(agents.taught(teacher), pool, timeout_seconds=config.rollout.timeout)
+    while True:
+        yield from asyncio.run(player.all(planned_episodes(stream.take(AT_ONCE), 1, "demonstrations", config.seed)))
+
+
+def demonstrations(episodes: Iterator[Episode], config: TrainConfig) -> Iterator[Segment]:
+    """Endless segments of the ``episodes`` that ``warm_start.keep`` names, no longer than ``rollout.max_tokens``.
 
     Raises:
         TrainingError: ``MAX_UNUSABLE`` demonstrations in a row failed or were too long.
     """
-    policy_name, max_tokens = config.warm_start.policy, config.rollout.max_tokens
-    unusable = 0
-    while unusable < MAX_UNUSABLE:
-        (task,) = stream.take(1)
-        episode = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
-        unusable += 1
+    settings, max_tokens, unusable = config.warm_start, config.rollout.max_tokens, 0
+    for episode in episodes:
         segments = segments_of(episode, advantage=1.0)
         if is_kept(episode, config) and segments and all(len(segment.ids) <= max_tokens for segment in segments):
             unusable = 0
             yield from segments
-    raise TrainingError(
-        f"{MAX_UNUSABLE} demonstrations of {policy_name!r} in a row failed or were longer than rollout.max_tokens = "
-        f"{max_tokens}; choose another warm_start.policy, shorter episodes or more tokens"
-    )
+        elif (unusable := unusable + 1) == MAX_UNUSABLE:
+            raise TrainingError(
+                f"{MAX_UNUSABLE} demonstrations of {settings.teacher!r} in a row failed or were longer "
+                f"than rollout.max_tokens = {max_tokens}; choose another warm_start.policy, shorter episodes or more "
+                f"tokens{f'. The newest: {episode.error}' if episode.error else ''}"
+            )
 
 
 def warm_start_rate(step: int, steps: int, peak: float) -> float:

@@ -51,7 +51,7 @@ from grpo.training.batches import Batches
 from grpo.training.engines import backend_of
 from grpo.training.first_look import look_at_servers
 from grpo.training.held_out import HeldOutEvaluation
-from grpo.training.imitation import demonstrations, warm_start
+from grpo.training.imitation import demonstrations, scripted_episodes, taught_episodes, warm_start
 from grpo.training.pace import Began, Clock, estimated_pace
 from grpo.training.rewards import group_reward
 from grpo.training.unfinished_step import UnfinishedStep
@@ -167,7 +167,7 @@ class Trainer:
         if self.gflops is None:
             return
         tokens = config.rollout.max_tokens / 2
-        if config.warm_start.steps:
+        if config.warm_start.steps and config.agent is None:
             with self._demonstrations("estimate") as segments:
                 tokens = fmean(len(segment.ids) for segment in islice(segments, FIRST_EPISODES))
         estimate = estimated_pace(config, ModelShape.read(self.model.path), self.gflops, tokens)
@@ -188,14 +188,19 @@ class Trainer:
     @contextmanager
     def _demonstrations(self, *purpose: str | int) -> Iterator[Iterator[Segment]]:
         config, stream = self.config, TaskStream(self.tasks.scenario_ids, derive_seed(self.config.seed, *purpose))
-        with self.pool.here() as env:
-            yield demonstrations(env, stream, self.chat, config)
+        if config.agent is None:
+            with self.pool.here() as env:
+                yield demonstrations(scripted_episodes(env, stream, self.chat, config.warm_start.policy), config)
+            return
+        where = self.pool.env_id, self.pool.env_kwargs
+        with EnvWorkers(stay=True) as workers, EnvPool(*where, workers, home=self.agents.home) as pool:
+            yield demonstrations(taught_episodes(self.agents, pool, stream, config), config)
 
     def _warm_start(self) -> None:
         config, settings = self.config, self.config.warm_start
         if settings.steps == 0:
             return
-        self.display.phase(f"Warm start: {settings.steps} steps on {settings.policy} demonstrations")
+        self.display.phase(f"Warm start: {settings.steps} steps on demonstrations of {settings.teacher}")
         self.run.warm_start_path.unlink(missing_ok=True)
         self.turns.train()
         with (

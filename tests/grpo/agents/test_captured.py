@@ -1,10 +1,11 @@
 """Agents of others whose model is the policy in training: each form they ask in, token for token; how they are ended."""
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
-from grpo.agents.captured import CapturedAgent, PolicyUpstream, said_of
+from grpo.agents.captured import CapturedAgent, CapturedUpstream, PolicyVoice, said_of
 from grpo.agents.function import FunctionAgent
 from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
@@ -25,10 +26,11 @@ async def captured(agent, turns, *, count=1, max_tokens=4000, max_turns=1000):
     """Episodes of an agent whose model says ``turns``."""
     chat, sampling = ByteChat(), SamplingParams(1.0, 200)
     policy = ScriptedPolicy(chat, turns)
-    upstream = PolicyUpstream(chat, max_tokens)
+    upstream = CapturedUpstream(chat)
     async with FunctionAgent(agent, upstream) as inner:
         pool = EnvPool(SUMS_ENV, {}, home=inner.env_thread)
-        player = Player(CapturedAgent(inner, upstream, policy, sampling), pool, max_turns=max_turns)
+        voice = PolicyVoice(policy, sampling, max_tokens, chat)
+        player = Player(CapturedAgent(inner, upstream, lambda _: nullcontext(voice)), pool, max_turns=max_turns)
         tasks = [Task(0, str(4 + number)) for number in range(count)]
         episodes = await player.all(planned_episodes(tasks, 1, "test"))
     return episodes, policy

@@ -16,22 +16,25 @@ pytest.importorskip("mcp", reason="tools over MCP need the extra 'eval'")
 def played(tmp_path, source, words="", *arguments, **env_kwargs):
     """What a program of this source, called with these words, comes to."""
     path = tmp_path / "agent.py"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(source)
     agent = f"cmd:{sys.executable} {path} {words}"
     return evaluated(tmp_path / "run", "--agent", agent, *arguments, **env_kwargs)
 
 
-def test_the_last_line_is_the_answer_and_the_question_is_one_argument(tmp_path):
-    source = "import sys\nprint('thinking')\nprint(2 * int(sys.argv[1].split()[2]))\nprint()\nassert len(sys.argv) == 2"
+def test_all_that_it_prints_is_the_answer_and_the_question_is_one_argument(tmp_path):
+    source = "import sys\nprint()\nprint(2 * int(sys.argv[1].split()[2]))\nprint()\nassert len(sys.argv) == 2"
     found, _ = played(tmp_path, source, "{question}", count=3)
     assert [(row["answer"], row["implicit"]) for row in found] == [("0", True), ("2", True), ("4", True)]
+    text = "50 %\r\n4 \u2028of \x0c8 \x85mails"
+    (row,), _ = played(tmp_path / "b", f"import sys\nsys.stdout.buffer.write({text!r}.encode())", "", count=1)
+    assert row["answer"] == text
 
 
-def test_a_line_ends_where_a_terminal_ends_it(tmp_path):
-    text = "4 \u2028of \x0c8 \x85mails"
-    source = f"import sys\nsys.stdout.buffer.write({'50 %' + chr(13) + text!r}.encode())"
-    found, _ = played(tmp_path, source, "", count=1)
-    assert found[0]["answer"] == text
+def test_what_it_writes_to_its_answer_file_counts_before_what_it_prints(tmp_path):
+    source = "import os\nprint('thinking')\nopen(os.environ['AGENT_ANSWER_FILE'], 'w').write('0\\n')\nprint('done')"
+    (row,), _ = played(tmp_path, source, "", count=1)
+    assert (row["answer"], row["correct"]) == ("0", True)
 
 
 def test_the_task_file_holds_question_instructions_and_tools(tmp_path):

@@ -1,22 +1,39 @@
+import asyncio
 import itertools
+import re
 
 import pytest
 
+from grpo.agents.playing import PolicyAgents
 from grpo.config import TrainConfig, load_config
 from grpo.envs.message_env import MessageEnv
+from grpo.envs.pool import EnvPool
+from grpo.envs.workers import EnvWorkers
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import EnvError, TrainingError
 from grpo.learner.segments import TurnWeights, segments_of
-from grpo.training.imitation import demonstrate, demonstrations, warm_start_rate
+from grpo.training.imitation import (
+    demonstrate,
+    demonstrations,
+    scripted_episodes,
+    taught_episodes,
+    warm_start_rate,
+)
 from grpo.types import Task
+from judges.common.tool_calls import format_call
 from tests.support.envs import ENDLESS_ENV, SUMS_ENV, WORD_ENV
 from tests.support.episodes import ids_of, mask_of
+from tests.support.model_server import ModelServer, sums
 from tests.support.policies import ByteChat
 
 
 def config(policy: str, max_tokens: int, keep: str = "rewarded") -> TrainConfig:
     settings = {"warm_start.policy": policy, "warm_start.keep": keep, "rollout.max_tokens": max_tokens}
     return load_config(None, {"env": WORD_ENV, **settings})
+
+
+def shown(env, stream, settings):
+    return demonstrations(scripted_episodes(env, stream, ByteChat(), settings.warm_start.policy), settings)
 
 
 def test_a_demonstration_has_the_same_ids_as_a_rollout_of_the_same_words():
@@ -31,9 +48,7 @@ def test_a_demonstration_has_the_same_ids_as_a_rollout_of_the_same_words():
 
 def test_demonstrations_go_through_the_tasks_and_leave_out_what_is_too_long():
     stream = TaskStream([f"train-{w}" for w in ("falcon", "maple", "harbor", "quartz")], 0)
-    found = list(
-        itertools.islice(demonstrations(MessageEnv(WORD_ENV, {}), stream, ByteChat(), config("oracle", 1000)), 4)
-    )
+    found = list(itertools.islice(shown(MessageEnv(WORD_ENV, {}), stream, config("oracle", 1000)), 4))
     said = [bytes(i for i, flag in zip(s.ids, s.action_mask, strict=True) if flag and i < 256) for s in found]
     assert sorted(said) == [b"It is falcon.", b"It is harbor.", b"It is maple.", b"It is quartz."]
     assert stream.position == 4
@@ -78,7 +93,7 @@ def test_a_demonstration_that_does_not_end_is_an_error():
 
 def test_where_the_env_tells_no_success_every_demonstration_is_taken():
     env = MessageEnv("CliffWalking-v1", {"max_episode_steps": 3})
-    found = demonstrations(env, TaskStream(None, 0), ByteChat(), config("random", 5000))
+    found = shown(env, TaskStream(None, 0), config("random", 5000))
     text = ByteChat().decode(next(found).ids)
     assert text.count('"name": "act", "arguments": {"action": ') == 3
 
@@ -86,7 +101,7 @@ def test_where_the_env_tells_no_success_every_demonstration_is_taken():
 def test_what_the_env_does_not_reward_is_imitated_where_all_is_kept():
     def first(keep):
         env = MessageEnv(SUMS_ENV, {})
-        found = demonstrations(env, TaskStream(env.scenario_ids(), 0), ByteChat(), config("silly", 5000, keep))
+        found = shown(env, TaskStream(env.scenario_ids(), 0), config("silly", 5000, keep))
         return next(found)
 
     with pytest.raises(TrainingError, match="200 demonstrations of 'silly' in a row failed"):
@@ -96,7 +111,7 @@ def test_what_the_env_does_not_reward_is_imitated_where_all_is_kept():
 
 def test_demonstrations_of_which_none_can_be_used_end_with_an_error_instead_of_never():
     env = MessageEnv("CliffWalking-v1", {"max_episode_steps": 3})
-    found = demonstrations(env, TaskStream(None, 0), ByteChat(), config("random", 64))
+    found = shown(env, TaskStream(None, 0), config("random", 64))
     with pytest.raises(
         TrainingError, match=r"200 demonstrations of 'random' in a row failed or were longer than .* 64"
     ):
@@ -108,3 +123,35 @@ def test_the_learning_rate_rises_for_five_steps_and_falls_towards_three_tenths()
     assert rates[0] == pytest.approx(0.2)
     assert rates[4] == pytest.approx(1 - 0.7 * 4 / 20)
     assert rates[19] == pytest.approx(1 - 0.7 * 19 / 20)
+
+
+@pytest.mark.parametrize("teacher", ["script", "model"])
+def test_an_agent_is_taught_in_its_own_prompts_by_a_script_or_a_model(teacher):
+    pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
+
+    def play(messages, tools):
+        assert messages[0]["content"].startswith("You add.\n\nWhat is"), "as the agent asks, not as the env does"
+        return sums(messages, tools)
+
+    with ModelServer(play) as server:
+        warm_start = {"model": f"openai:m@{server.url}"} if teacher == "model" else {"policy": "oracle"}
+        rollout = {"max_tokens": 5000, "max_turn_tokens": 200}
+        settings = load_config(
+            None,
+            {"env": SUMS_ENV, "warm_start": warm_start, "rollout": rollout, "agent": "tests.support.agents:by_chat"},
+        )
+        agents = PolicyAgents(settings.rollout, ByteChat(), settings.agent)
+        asyncio.run(agents.open())
+        try:
+            with EnvPool(SUMS_ENV, {}, EnvWorkers(stay=True), home=agents.home) as pool:
+                stream = TaskStream(["sum/2", "sum/4"], 0)
+                found = demonstrations(taught_episodes(agents, pool, stream, settings), settings)
+                first = next(found)
+        finally:
+            asyncio.run(agents.close())
+    text = ByteChat().decode(first.ids)
+    said = bytes(i for i, acts in zip(first.ids, first.action_mask, strict=True) if acts and i < 256).decode()
+    number = int(re.search(r"What is (\d+)", text)[1])
+    asked = format_call("double", {"number": number}) if teacher == "model" else ""
+    assert said == f"{asked}{2 * number}"
+    assert text.startswith("You add.\n\nWhat is")
