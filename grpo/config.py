@@ -169,7 +169,8 @@ class EvalConfig(EnvSettings):
         "openai:MODEL@URL or litellm:NAME in a plain tool loop; PKG.MOD:FUNCTION; 'cmd:PROGRAM {question}'"
     )
     model: Spec | None = Field(
-        default=None, description="the model that a function or program may use: openai:MODEL@URL or litellm:NAME"
+        default=None,
+        description="the model that a function or program may use: openai:MODEL@URL, litellm:NAME or policy:RUN",
     )
     split: str = Field(default="test", description="split of the scenarios, where the env has splits")
     limit: int | None = Field(

@@ -35,9 +35,10 @@ MODEL = "policy"
 
 
 class Voice(Protocol):
-    """Who answers in one episode."""
+    """Who answers in one episode, in the tokens of a chat format."""
 
     version: int | None
+    chat: Chat
 
     async def turn(self, prompt: Prompt, asked: Asked, play: Play, call: ModelCall) -> tuple[SampledTurn, Said]:
         """The turn after a prompt, as ids and as a message.
@@ -126,25 +127,21 @@ class ScriptTeacher(Upstream):
 class CapturedUpstream(Upstream):
     """Whoever answers in the episode that asks; all forms are read and written here, and all is kept.
 
-    Args:
-        chat: The chat format.
-
     Attributes:
         teachers: Other models that answer, closed with this.
     """
 
     spoken: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, chat: Chat):
+    def __init__(self) -> None:
         super().__init__(MODEL)
-        self.chat = chat
         self.teachers: list[Upstream] = []
         self._open: dict[Play, tuple[Voice, CallTree]] = {}
 
     @contextmanager
     def answers(self, play: Play, voice: Voice) -> Iterator[None]:
         """Have ``voice`` answer what is asked in an episode."""
-        self._open[play] = voice, CallTree(self.chat, play.episode)
+        self._open[play] = voice, CallTree(voice.chat, play.episode)
         try:
             yield
         finally:
@@ -171,9 +168,10 @@ class CapturedUpstream(Upstream):
         for teacher in self.teachers:
             await teacher.close()
 
-    def count(self, asked: Asked) -> int:
+    def count(self, asked: Asked, play: Play) -> int:
         """See `Upstream`."""
-        return len(CallTree(self.chat, Episode("", Task(0))).following(asked.messages, asked.tools).ids)
+        voice, _ = self._open[play]
+        return len(CallTree(voice.chat, Episode("", Task(0))).following(asked.messages, asked.tools).ids)
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ from grpo.agents.wire import FORMS, Asked, Form, Said, SaidCall
 from grpo.agents.wire.anthropic import COUNT_TOKENS
 from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Model, Play
-from grpo.errors import EvaluationError
+from grpo.errors import EvaluationError, ModelError
 
 START_SECONDS = 20.0
 
@@ -126,12 +126,13 @@ class Endpoint:
         return JSONResponse({"object": "list", "data": [model]})
 
     async def _count(self, request: Request) -> Response:
-        if self._episodes.play(request.path_params["token"]) is None or self.upstream is None:
+        play = self._episodes.play(request.path_params["token"])
+        if play is None or self.upstream is None:
             return _error(404, "there is no such episode, or it has ended")
         try:
             asked = FORMS["messages"].read(await _body(request))
-            return JSONResponse({"input_tokens": await asyncio.to_thread(self.upstream.count, asked)})
-        except ValueError as error:
+            return JSONResponse({"input_tokens": await asyncio.to_thread(self.upstream.count, asked, play)})
+        except (ValueError, ModelError) as error:
             return _error(400, str(error))
 
     async def _ask(self, request: Request) -> Response:

@@ -53,16 +53,16 @@ def make_agent(
     if found and kind == "file":
         return FileAgent(Path(rest).expanduser(), scenarios)
     if found and kind == "policy":
-        from grpo.agents.policy import ServedPolicy, policy_config
-
-        trained = policy_config(rest, config.recipe, config.env, env_kwargs, config.dtype)
-        return ServedPolicy(rest, trained, 1.0 if config.temperature is None else config.temperature, say)
+        return _served(rest, config, env_kwargs, say)
     if found and kind in ("openai", "litellm"):
         from grpo.agents.tool_loop import ToolLoopAgent
         from grpo.agents.upstream import make_upstream
 
         return ToolLoopAgent(make_upstream(spec), config.temperature)
     if found and (kind == "cmd" or _MODULE.fullmatch(kind)):
+        model, is_policy, target = (config.model or "").partition(":")
+        if is_policy and model == "policy":
+            return _served(target, config, env_kwargs, say, spec)
         return own_agent(spec, _upstream(config.model))
     near = get_close_matches(spec, scripted, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -75,8 +75,9 @@ def make_agent(
 def _check_use(config: EvalConfig, scripted: tuple[str, ...]) -> None:
     """Refuse an option that the agent would not use: it would stand in the results as if it had."""
     kind = "" if config.agent in scripted else config.agent.partition(":")[0]
-    is_policy, by_name = kind == "policy", kind in ("openai", "litellm")
-    has_own_calls = not is_policy and not by_name and kind not in ("", "file")
+    is_policy = "policy" in (kind, (config.model or "").partition(":")[0])
+    by_name = kind in ("openai", "litellm")
+    has_own_calls = not by_name and kind not in ("", "file", "policy")
     for option, value, fits, whose in (
         ("--dtype", config.dtype, is_policy, "policy: agents, which are served here,"),
         ("--recipe", config.recipe, is_policy, "policy: agents, which are served here,"),
@@ -85,6 +86,15 @@ def _check_use(config: EvalConfig, scripted: tuple[str, ...]) -> None:
     ):
         if value is not None and not fits:
             raise EvaluationError(f"{option} is for {whose} and not for {without_users(config.agent)!r}; leave it out")
+
+
+def _served(
+    target: str, config: EvalConfig, env_kwargs: dict[str, Any], say: Callable[[str], None], spec: str | None = None
+) -> Agent:
+    from grpo.agents.served import ServedPolicy, policy_config
+
+    trained = policy_config(target, config.recipe, config.env, env_kwargs, config.dtype)
+    return ServedPolicy(target, trained, 1.0 if config.temperature is None else config.temperature, say, spec)
 
 
 def own_agent(spec: str, upstream: "Upstream | None") -> Agent:

@@ -8,7 +8,7 @@ from grpo.agents.named import own_agent
 from grpo.agents.policy import PolicyAgent
 from grpo.agents.upstream import Upstream
 from grpo.chat import Chat
-from grpo.envs.own_thread import OwnThread
+from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Play
 from grpo.episodes.player import Agent
 from grpo.serving.policy import Policy, SamplingParams
@@ -20,44 +20,42 @@ class PolicyAgents:
 
     Args:
         rollout: The run's limits.
-        chat: Its chat format.
         spec: The user's agent, ``PKG.MOD:FUNCTION`` or ``cmd:...``; None for the policy alone.
 
     Raises:
         EvaluationError: There is no such agent.
     """
 
-    def __init__(self, rollout: RolloutSettings, chat: Chat, spec: str | None = None):
+    def __init__(self, rollout: RolloutSettings, spec: str | None = None):
         self.rollout = rollout
-        self.chat = chat
         self._opened = AsyncExitStack()
-        self._upstream = CapturedUpstream(chat)
+        self._upstream = CapturedUpstream()
         self._own = None if spec is None else own_agent(spec, self._upstream)
 
     @property
-    def home(self) -> OwnThread | None:
+    def env_thread(self) -> EnvThread | None:
         """Where envs live that are cheap to call (`EnvPool`)."""
         return None if self._own is None else self._own.env_thread
 
-    def agent(self, policy: Policy, temperature: float) -> Agent:
-        """The agent that plays with ``policy``."""
+    def agent(self, policy: Policy, chat: Chat, temperature: float) -> Agent:
+        """The agent that plays with ``policy``, whose chat format is ``chat``."""
         most = self.rollout.max_tokens
         sampling = SamplingParams(temperature, self.rollout.max_turn_tokens)
         if self._own is None:
-            return PolicyAgent(policy, self.chat, sampling, most)
+            return PolicyAgent(policy, chat, sampling, most)
 
         @contextmanager
         def voice(play: Play) -> Iterator[Voice]:
             with policy.session(play.episode.task) as served:
-                yield PolicyVoice(served, sampling, most, self.chat)
+                yield PolicyVoice(served, sampling, most, chat)
 
         return CapturedAgent(self._own, self._upstream, voice)
 
-    def taught(self, teacher: Upstream) -> Agent:
-        """The user's agent with ``teacher`` as its model."""
+    def taught(self, teacher: Upstream, chat: Chat) -> Agent:
+        """The user's agent with ``teacher`` as its model, in the tokens of who will imitate it."""
         assert self._own is not None, "there is an agent of the user's"
         self._upstream.teachers.append(teacher)
-        return CapturedAgent(self._own, self._upstream, lambda _: nullcontext(TeacherVoice(teacher, self.chat)))
+        return CapturedAgent(self._own, self._upstream, lambda _: nullcontext(TeacherVoice(teacher, chat)))
 
     async def open(self) -> None:
         """Get ready; from any event loop."""

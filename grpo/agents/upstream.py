@@ -137,7 +137,7 @@ class Upstream:
             int(usage.get("completion_tokens") or 0),
         )
 
-    def count(self, asked: Asked) -> int:
+    def count(self, asked: Asked, play: Play) -> int:
         """How many tokens a request has, about: servers have no common way to ask."""
         return len(json.dumps([asked.messages, asked.tools], ensure_ascii=False)) // 4
 

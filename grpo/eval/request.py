@@ -119,13 +119,14 @@ def _prepared(config: EvalConfig) -> tuple[dict[str, Any], list[PlannedEpisode],
 
 def _env_kwargs(config: EvalConfig) -> dict[str, Any]:
     given = dict(config.env_kwargs)
-    if not config.agent.startswith("policy:"):
+    policy = next((who for who in (config.agent, config.model or "") if who.startswith("policy:")), None)
+    if policy is None:
         return given
-    from grpo.agents.policy import policy_config
+    from grpo.agents.served import policy_config
     from grpo.machine.hardware import share_cores
 
     share_cores()
-    return policy_config(config.agent.removeprefix("policy:"), config.recipe, config.env, given).env_kwargs
+    return policy_config(policy.removeprefix("policy:"), config.recipe, config.env, given).env_kwargs
 
 
 def _play(

@@ -24,6 +24,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
 from grpo.agents.playing import PolicyAgents
+from grpo.chat import Chat
 from grpo.config import TrainConfig
 from grpo.display.terminal import Bar, Display
 from grpo.ending import Ending
@@ -56,6 +57,7 @@ class Batches:
 
     config: TrainConfig
     pool: EnvPool
+    chat: Chat
     agents: PolicyAgents
     tasks: TaskStream
     reward: GroupReward
@@ -185,7 +187,7 @@ class Batches:
         """A group of the policy of ``step``."""
         settings = self.config.rollout
         async with policies(step) as policy:
-            agent = self.agents.agent(policy, settings.temperature)
+            agent = self.agents.agent(policy, self.chat, settings.temperature)
             player = Player(agent, self.pool, timeout_seconds=settings.timeout, marker=self.marker, gate=self._gate)
             seed_parts = "train", self.config.seed, step
             group = await player.group(task, settings.group_size, *seed_parts, on_done=self._count)

@@ -19,6 +19,7 @@ from typing import Any
 
 from grpo.agents.playing import PolicyAgents
 from grpo.agents.scripted import ScriptedAgent
+from grpo.chat import Chat
 from grpo.config import TrainConfig
 from grpo.display.metrics import counted
 from grpo.display.terminal import Display
@@ -79,6 +80,7 @@ class HeldOutEvaluation:
         self,
         config: TrainConfig,
         run: RunDirectory,
+        chat: Chat,
         agents: PolicyAgents,
         display: Display,
         marker: Marker | None = None,
@@ -86,6 +88,7 @@ class HeldOutEvaluation:
     ):
         self.config = config
         self.run = run
+        self.chat = chat
         self.agents = agents
         self.display = display
         self.marker = marker or Marker()
@@ -105,7 +108,7 @@ class HeldOutEvaluation:
         todo = [spec for spec in specs if not is_done(self.run, spec.label, step)]
         if todo:
             kwargs = self._env_kwargs(todo[0].split)
-            with EnvPool(config.env, kwargs, self.workers, home=self.agents.home) as pool:
+            with EnvPool(config.env, kwargs, self.workers, home=self.agents.env_thread) as pool:
                 tasks = {spec: self._tasks(pool, when, spec) for spec in todo}
                 if is_final(when):
                     self.display.phase(f"Evaluation {when} GRPO: {_what(tasks)}")
@@ -199,7 +202,7 @@ class HeldOutEvaluation:
         if isinstance(spec.who, str):
             agent: Agent = ScriptedAgent(spec.who)
         else:
-            agent = self.agents.agent(spec.who, spec.temperature)
+            agent = self.agents.agent(spec.who, self.chat, spec.temperature)
         return Player(agent, pool, timeout_seconds=settings.timeout, marker=self.marker, gate=gate)
 
     def _playing(

@@ -104,14 +104,16 @@ def scripted_episodes(env: MessageEnv, stream: TaskStream, chat: Chat, policy_na
         yield demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
 
 
-def taught_episodes(agents: PolicyAgents, pool: EnvPool, stream: TaskStream, config: TrainConfig) -> Iterator[Episode]:
+def taught_episodes(
+    agents: PolicyAgents, chat: Chat, pool: EnvPool, stream: TaskStream, config: TrainConfig
+) -> Iterator[Episode]:
     """Endless episodes of the user's agent, in its own prompts, with somebody who can as its model.
 
     That is ``warm_start.model``, or the env's script ``warm_start.policy``.
     """
     model = config.warm_start.model
     teacher = ScriptTeacher(config.warm_start.policy) if model is None else make_upstream(model)
-    player = Player(agents.taught(teacher), pool, timeout_seconds=config.rollout.timeout)
+    player = Player(agents.taught(teacher, chat), pool, timeout_seconds=config.rollout.timeout)
     while True:
         yield from asyncio.run(player.all(planned_episodes(stream.take(AT_ONCE), 1, "demonstrations", config.seed)))
 

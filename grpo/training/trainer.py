@@ -86,19 +86,21 @@ class Trainer:
         self.chat: Chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
         self.model = model
         self.workers = EnvWorkers(rollout.env_workers, config.env_import, display.note)
-        self.agents = PolicyAgents(rollout, self.chat, config.agent)
+        self.agents = PolicyAgents(rollout, config.agent)
         kwargs = with_split(config.env, config.env_kwargs, config.train_split)
-        self.pool = EnvPool(config.env, kwargs, self.workers, home=self.agents.home)
+        self.pool = EnvPool(config.env, kwargs, self.workers, home=self.agents.env_thread)
         backend = backend_of(config)
         self.engine = backend.engine(model.path, init_adapter(config))
         self.sampler: Sampler = backend.sampler(servers, run.adapters, self.chat.stop_token_ids)
         self.turns = Turns(self.engine, servers)
         self.marker = Marker(config.answer_judge, run.root)
-        self.held_out = HeldOutEvaluation(config, run, self.agents, display, self.marker, self.workers)
+        self.held_out = HeldOutEvaluation(config, run, self.chat, self.agents, display, self.marker, self.workers)
         self.tasks = TaskStream(self.pool.scenario_ids(), config.seed)
         reward = group_reward(config, run.root)
         unfinished = UnfinishedStep(run.partial, rollout.max_staleness)
-        self.batches = Batches(config, self.pool, self.agents, self.tasks, reward, display, unfinished, self.marker)
+        self.batches = Batches(
+            config, self.pool, self.chat, self.agents, self.tasks, reward, display, unfinished, self.marker
+        )
         self.checkpoints = Checkpoints(run.checkpoints, config.keep_checkpoints)
         self._overlap = BackgroundLoop() if rollout.max_staleness else None
         self.step = 0
@@ -193,8 +195,8 @@ class Trainer:
                 yield demonstrations(scripted_episodes(env, stream, self.chat, config.warm_start.policy), config)
             return
         where = self.pool.env_id, self.pool.env_kwargs
-        with EnvWorkers(stay=True) as workers, EnvPool(*where, workers, home=self.agents.home) as pool:
-            yield demonstrations(taught_episodes(self.agents, pool, stream, config), config)
+        with EnvWorkers(stay=True) as workers, EnvPool(*where, workers, home=self.agents.env_thread) as pool:
+            yield demonstrations(taught_episodes(self.agents, self.chat, pool, stream, config), config)
 
     def _warm_start(self) -> None:
         config, settings = self.config, self.config.warm_start

@@ -56,7 +56,8 @@ def batches(reward, **settings):
     return Batches(
         config,
         pool,
-        PolicyAgents(config.rollout, ByteChat()),
+        ByteChat(),
+        PolicyAgents(config.rollout),
         TaskStream(IDS, 0),
         reward,
         Display(quiet=True),

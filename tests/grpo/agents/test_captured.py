@@ -26,7 +26,7 @@ async def captured(agent, turns, *, count=1, max_tokens=4000, max_turns=1000):
     """Episodes of an agent whose model says ``turns``."""
     chat, sampling = ByteChat(), SamplingParams(1.0, 200)
     policy = ScriptedPolicy(chat, turns)
-    upstream = CapturedUpstream(chat)
+    upstream = CapturedUpstream()
     async with FunctionAgent(agent, upstream) as inner:
         pool = EnvPool(SUMS_ENV, {}, home=inner.env_thread)
         voice = PolicyVoice(policy, sampling, max_tokens, chat)

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from grpo.agents.policy import ServedPolicy, policy_config, policy_named
+from grpo.agents.served import ServedPolicy, policy_config, policy_named
 from grpo.config import load_config
 from grpo.episodes.store import different_settings
 from grpo.errors import EvaluationError
@@ -69,7 +69,7 @@ def test_what_an_agent_took_of_an_adapter_goes_with_the_agent_and_leaves_the_ada
 
 
 def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("grpo.agents.policy.built_for", lambda: "cpu")
+    monkeypatch.setattr("grpo.agents.served.built_for", lambda: "cpu")
     run_dir = _run_directory(tmp_path / "first", 3)
     saved = json.loads((run_dir / "config.json").read_text())
 

@@ -48,7 +48,8 @@ def walked(*members, reward=None, rollout=ROLLOUT):
     batches = Batches(
         config,
         pool,
-        PolicyAgents(config.rollout, ByteChat()),
+        ByteChat(),
+        PolicyAgents(config.rollout),
         TaskStream(None, 0),
         reward or EnvReward(),
         Display(quiet=True),

@@ -68,7 +68,8 @@ def batches(folder, server, ids=IDS, reward="env", **settings):
     return Batches(
         config,
         EnvPool(SUMS_ENV, {}),
-        PolicyAgents(config.rollout, ByteChat()),
+        ByteChat(),
+        PolicyAgents(config.rollout),
         TaskStream(list(ids), 0),
         group_reward(config, folder),
         Display(quiet=True),

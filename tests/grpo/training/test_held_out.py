@@ -31,7 +31,7 @@ def held_out(folder, display=None, **settings):
     config = load_config(None, {"env": WORD_ENV, "eval.scenarios": 2, **settings})
     marker = Marker(config.answer_judge, folder)
     return HeldOutEvaluation(
-        config, RunDirectory(folder), PolicyAgents(config.rollout, ByteChat()), display or Display(quiet=True), marker
+        config, RunDirectory(folder), ByteChat(), PolicyAgents(config.rollout), display or Display(quiet=True), marker
     )
 
 

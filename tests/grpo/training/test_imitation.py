@@ -140,12 +140,12 @@ def test_an_agent_is_taught_in_its_own_prompts_by_a_script_or_a_model(teacher):
             None,
             {"env": SUMS_ENV, "warm_start": warm_start, "rollout": rollout, "agent": "tests.support.agents:by_chat"},
         )
-        agents = PolicyAgents(settings.rollout, ByteChat(), settings.agent)
+        agents = PolicyAgents(settings.rollout, settings.agent)
         asyncio.run(agents.open())
         try:
-            with EnvPool(SUMS_ENV, {}, EnvWorkers(stay=True), home=agents.home) as pool:
+            with EnvPool(SUMS_ENV, {}, EnvWorkers(stay=True), home=agents.env_thread) as pool:
                 stream = TaskStream(["sum/2", "sum/4"], 0)
-                found = demonstrations(taught_episodes(agents, pool, stream, settings), settings)
+                found = demonstrations(taught_episodes(agents, ByteChat(), pool, stream, settings), settings)
                 first = next(found)
         finally:
             asyncio.run(agents.close())

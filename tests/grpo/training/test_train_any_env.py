@@ -48,7 +48,8 @@ def test_a_plain_env_gives_a_batch_to_train_on(env):
     batches = Batches(
         config,
         pool,
-        PolicyAgents(config.rollout, ByteChat()),
+        ByteChat(),
+        PolicyAgents(config.rollout),
         TaskStream(None, 0),
         EnvReward(),
         Display(quiet=True),
