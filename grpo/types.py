@@ -97,6 +97,7 @@ class ModelCall:
         model: Name that was asked for.
         version: Of the policy in training that replied.
         turn: Which of the episode's turns the reply became, where that is known.
+        left_out: Why it is not learned from, "" where it is: ``retried`` or ``auxiliary`` (`grpo.agents.captured`).
         follows: The call, by its place among the episode's, whose prompt and reply stand before ``prompt_ids``; None
             where the prompt begins with these.
         prompt_ids: What the model saw beyond the call it follows: append-only, in the order it was seen.
@@ -104,6 +105,7 @@ class ModelCall:
         logprobs: Of each sampled id, by the sampler (natural log, temperature applied).
         sampled: The tokens of the reply as text with their logprobs, for people; see `Chat.sampled_text`.
         finish_reason: The server's: ``stop`` or ``length``.
+        asked: What else the request asked for, by its name; of tools their names.
         shared: How many messages at the front are those of the call before; only the rest is kept.
         messages: The new messages.
         reply: The model's message.
@@ -120,12 +122,14 @@ class ModelCall:
     model: str = ""
     version: int | None = None
     turn: int | None = None
+    left_out: str = ""
     follows: int | None = None
     prompt_ids: list[int] = field(default_factory=list)
     sampled_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     sampled: list[str | float] = field(default_factory=list)
     finish_reason: str = ""
+    asked: dict[str, Any] = field(default_factory=dict)
     shared: int = 0
     messages: list[Any] = field(default_factory=list)
     reply: Any = None
@@ -253,8 +257,9 @@ class Episode:
 
     @property
     def num_forks(self) -> int:
-        """How often the chat template rewrote what was said."""
-        return max(0, sum(bool(call.sampled_ids) and call.follows is None for call in self.calls) - 1)
+        """How often what is learned from began anew: a template rewrote what was said, or an agent its history."""
+        learned = (call for call in self.calls if call.sampled_ids and not call.left_out)
+        return max(0, sum(call.follows is None for call in learned) - 1)
 
     @property
     def cut_turns(self) -> int:
@@ -275,7 +280,7 @@ class Episode:
         """
         rows: dict[int, TokenRow] = {}  # by the call that ends each
         for number, call in enumerate(self.calls):
-            if not call.sampled_ids:
+            if not call.sampled_ids or call.left_out:
                 continue
             row = TokenRow([], [], [])
             if call.follows is not None:

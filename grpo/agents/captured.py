@@ -10,7 +10,7 @@ to be a call and is none stays text, because clients raise on it.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
@@ -194,8 +194,34 @@ class CapturedAgent(Agent):
 
     async def run(self, play: Play) -> None:
         """Let the agent play."""
-        with self.voice(play) as voice, self.upstream.answers(play, voice):
-            await self.agent.run(play)
+        try:
+            with self.voice(play) as voice, self.upstream.answers(play, voice):
+                await self.agent.run(play)
+        finally:
+            leave_out(play.episode.calls)
+
+
+def leave_out(calls: Sequence[ModelCall]) -> None:
+    """Say of each call whether it is learned from.
+
+    A call that was asked again and led nowhere, while its twin led on, is ``retried``. A call is ``auxiliary`` that has
+    no tools while others of the episode have, and nothing of which comes again in a later call: a guard, a planner.
+    """
+    followed = {call.follows for call in calls}
+    led_on = {(call.follows, tuple(call.prompt_ids)) for number, call in enumerate(calls) if number in followed}
+    with_tools = any(call.asked.get("tools") for call in calls)
+    for number, call in enumerate(calls):
+        if not call.sampled_ids or number in followed:
+            continue
+        if (call.follows, tuple(call.prompt_ids)) in led_on:
+            call.left_out = "retried"
+        elif with_tools and not call.asked.get("tools") and not _comes_again(call, calls[number + 1 :]):
+            call.left_out = "auxiliary"
+
+
+def _comes_again(call: ModelCall, later: Sequence[ModelCall]) -> bool:
+    said = json.dumps(call.reply["content"] or "", ensure_ascii=False).strip('"')
+    return bool(said) and any(said in json.dumps(other.messages, ensure_ascii=False) for other in later)
 
 
 def _number(play: Play, call: ModelCall) -> list[int]:

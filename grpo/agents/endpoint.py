@@ -171,6 +171,7 @@ class Endpoint:
         """A request in a form that the upstream does not speak."""
         assert self.upstream is not None, "there is a model"
         recorder = CallRecorder(play, asked.messages, self.upstream)
+        recorder.call.asked = asked.options | ({"tools": asked.tool_names} if asked.tools else {})
         try:
             said = await self.upstream.said(asked, play, recorder.call)
         except UpstreamFailed as error:

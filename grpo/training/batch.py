@@ -67,6 +67,8 @@ class Batch:
             "episodes/context_full": float(sum(episode.ending is Ending.CONTEXT_FULL for episode in whole)),
             "turns/cut_share": sum(e.cut_turns for e in whole) / max(1, sum(e.num_turns for e in whole)),
             "episodes/forks": float(sum(episode.num_forks for episode in whole)),
+            "calls/left_out": float(sum(bool(call.left_out) for episode in whole for call in episode.calls)),
+            "calls/late": float(sum(episode.late_calls for episode in whole)),
             "episodes/used": float(sum(len(group.episodes) for group in self.groups)),
             "judge/failures": float(self.unrewarded),
             "time/rollout": self.seconds,

@@ -112,6 +112,48 @@ async def test_an_agent_that_only_asks_is_cut_after_as_many_calls_as_an_episode_
     assert (episode.ending, len(policy.prompts), episode.late_calls) == (Ending.MAX_TURNS, 5, 1)
 
 
+def _asks(model, *said, tools=(), **more):
+    from openai import OpenAI
+
+    schemas = [{"type": "function", "function": {"name": tool.__name__, "parameters": {}}} for tool in tools]
+    with OpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        asked = {"model": "m", "messages": [*said], **({"tools": schemas} if tools else {}), **more}
+        return client.chat.completions.create(**asked).choices[0].message
+
+
+def with_a_guard(task, tools, model):
+    _asks(model, {"role": "user", "content": "Is it allowed?"}, temperature=0.2)
+    return _asks(model, {"role": "user", "content": "What is 4 + 4?"}, tools=tools).content
+
+
+def with_a_plan(task, tools, model):
+    plan = _asks(model, {"role": "user", "content": "Make a plan."}).content
+    return _asks(
+        model, {"role": "system", "content": f"Plan: {plan}"}, {"role": "user", "content": "?"}, tools=tools
+    ).content
+
+
+def trying_again(task, tools, model):
+    question = {"role": "user", "content": "?"}
+    for _ in range(2):
+        said = _asks(model, question, tools=tools).model_dump(exclude_none=True)
+    return _asks(model, question, said, {"role": "user", "content": "Sure?"}, tools=tools).content
+
+
+@pytest.mark.parametrize(
+    ("agent", "left_out", "rows"),
+    [(with_a_guard, ["auxiliary", ""], 1), (with_a_plan, ["", ""], 2), (trying_again, ["", "retried", ""], 1)],
+)
+async def test_a_call_beside_the_work_is_not_learned_from(agent, left_out, rows):
+    """Of two equal calls that said the same, the newest is carried on."""
+    (episode,), _ = await captured(agent, ["8"])
+    assert sorted(call.left_out for call in episode.calls) == sorted(left_out), episode.error
+    assert len(list(episode.rows())) == rows
+    assert episode.calls[-1].asked.get("tools") == ["double", "return_final_answer"]
+    if agent is with_a_guard:
+        assert episode.calls[0].asked == {"temperature": 0.2}
+
+
 @pytest.mark.parametrize(
     ("text", "said", "calls"),
     [
