@@ -9,12 +9,14 @@ from contextlib import closing
 from pathlib import Path
 
 from grpo.agents.named import own_agent
+from grpo.cli.options import TASKS_ENV
 from grpo.config import REWARDS, TrainConfig, dotted
 from grpo.devices.memory import cpu_needs
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape, check_trainable, shape_at_hand
 from grpo.envs.message_env import MessageEnv, check_env
 from grpo.envs.registry import takes_split, with_split
+from grpo.envs.tasks import read_tasks
 from grpo.episodes.marking import check_markable
 from grpo.errors import ConfigError, EnvError
 from grpo.machine.hardware import cpu_count, memory_gib
@@ -131,6 +133,13 @@ def check_user_code(config: TrainConfig) -> None:
         if name in changed and not takes_split(config.env):
             raise ConfigError(
                 f"{name} = {changed[name]!r}, but {config.env} has no splits (no argument 'split'); leave it out"
+            )
+    if config.env == TASKS_ENV and config.reward == "env":
+        tasks = read_tasks(Path(config.env_kwargs["file"]))
+        if silent := [name for name, task in tasks.items() if not task["answers"]]:
+            raise ConfigError(
+                f"{len(silent)} of {len(tasks)} tasks have no answer (the first: {silent[0]!r}), so nothing says what "
+                "they are worth; give them one, or --reward with ruler or a function of your own"
             )
     if config.agent is not None:
         own_agent(config.agent, None)

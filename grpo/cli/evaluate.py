@@ -19,7 +19,8 @@ from grpo.config import EvalConfig, checked
     EvalConfig,
     *("env", "env_kwargs", "env_import", "agent", "model", "split", "limit", "k", "concurrency", "env_workers"),
     *("timeout", "max_turns", "seed", "temperature", "recipe", "dtype", "answer_judge.model", "answer_judge.api_base"),
-    needs=["env", "agent"],
+    needs=["agent"],
+    tasks=True,
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.  [default: evals/AGENT-TIME]")
 @click.option(

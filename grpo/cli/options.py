@@ -26,7 +26,13 @@ OPTION_NAMES = {"answer_judge.model": "--answer-judge", "judge.rubric": "--rubri
 METAVARS: dict[Any, str] = {int: "INTEGER", float: "NUMBER", str: "TEXT", bool: "true|false", dict: "JSON"}
 
 
-def setting_options(kind: type[Settings], *names: str, needs: Sequence[str] = ()) -> Callable[[Command], Command]:
+TASKS_ENV = "grpo.envs.tasks:Tasks-v0"
+"""What ``--tasks`` plays."""
+
+
+def setting_options(
+    kind: type[Settings], *names: str, needs: Sequence[str] = (), tasks: bool = False
+) -> Callable[[Command], Command]:
     """Options that are settings of a config, and ``--set`` for those that have none.
 
     An option is made from the setting's field: its type, its description, its default. The command gets what was given
@@ -36,6 +42,7 @@ def setting_options(kind: type[Settings], *names: str, needs: Sequence[str] = ()
         kind: The config.
         names: Dotted names of the settings that have an option.
         needs: Those that must be given.
+        tasks: Whether ``--tasks`` may stand for an env.
     """
     fields = settings_of(kind)
 
@@ -47,6 +54,12 @@ def setting_options(kind: type[Settings], *names: str, needs: Sequence[str] = ()
                 text = options.pop(_parameter(name))
                 if text not in (None, ()):
                     given[name] = setting_value(fields[name], text)
+            if tasks and (file := options.pop("tasks")) is not None:
+                if "env" in given:
+                    raise click.UsageError("--tasks are an env of their own: give --tasks or --env, not both")
+                given |= {"env": TASKS_ENV, "env_kwargs": {**given.get("env_kwargs", {}), "file": file}}
+            if tasks and "env" not in given:
+                raise click.UsageError("Missing option '--env' (or '--tasks').")
             command(given=given | set_by_name(kind, settings), **options)
 
         decorated: Command = wrapper
@@ -54,6 +67,11 @@ def setting_options(kind: type[Settings], *names: str, needs: Sequence[str] = ()
             decorated = click.option(
                 "--set", "settings", multiple=True, metavar="KEY=VALUE",
                 help=f"Any other setting (docs/settings.md), such as {others[-1]}; lists and objects as JSON.",
+            )(decorated)  # fmt: skip
+        if tasks:
+            decorated = click.option(
+                "--tasks", metavar="FILE",
+                help="Tasks in place of an env, one JSON object a line: prompt, and answer where there is one.",
             )(decorated)  # fmt: skip
         for name in reversed(names):
             option = device_options if name == "device" else _option(name, fields[name], required=name in needs)

@@ -37,7 +37,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
     *("env", "env_kwargs", "env_import", "agent", "model", "device", "steps", "minutes", "seed", "reward"),
     *("judge.model", "judge.api_base", "judge.rubric", "answer_judge.model", "answer_judge.api_base", "init_adapter"),
     *("warm_start.model", "server.urls", "engine", "tinker.url", "track"),
-    needs=["env"],
+    tasks=True,
 )
 @recipe_option
 @click.option("--run-dir", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/ENV]")
