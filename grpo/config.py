@@ -61,7 +61,16 @@ class EnvSettings(Settings):
     )
 
 
-class TrainConfig(EnvSettings):
+class AgentSettings(EnvSettings):
+    """The agent that plays it."""
+
+    agent_python: Annotated[str | None, AtResume.MOVED] = Field(
+        default=None,
+        description="interpreter that calls the agent, where it is a function and needs other packages than these",
+    )
+
+
+class TrainConfig(AgentSettings):
     """Everything that decides what a run does."""
 
     agent: Spec | None = Field(
@@ -160,7 +169,7 @@ class TrainConfig(EnvSettings):
         return text
 
 
-class EvalConfig(EnvSettings):
+class EvalConfig(AgentSettings):
     """Everything that decides what an evaluation does."""
 
     agent: Spec = Field(

@@ -89,6 +89,38 @@ class Answer:
             raise TypeError(f"sources of an Answer are a tuple of texts, not {self.sources!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class AgentTask:
+    """What an agent is asked.
+
+    Attributes:
+        instructions: The system message: who the agent is and its limits.
+        question: The user's message.
+    """
+
+    instructions: str
+    question: str
+
+    def __str__(self) -> str:
+        """Both as one prompt."""
+        return f"{self.instructions}\n\n{self.question}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The model an agent may use, behind an OpenAI-compatible endpoint of this episode's own.
+
+    Attributes:
+        name: What to ask for as ``model``.
+        base_url: Ends in ``/v1``; has ``/chat/completions`` and ``/responses``, streaming too.
+        api_key: To be sent, as clients insist on one. It opens nothing: the real key stays with the harness.
+    """
+
+    name: str
+    base_url: str
+    api_key: str = "unused"
+
+
 @dataclass(slots=True)
 class ModelCall:
     """One request to a model and its reply: as token ids where they are known, as messages where an agent sent them.

@@ -35,8 +35,9 @@ from grpo.agents.upstream import Reply, Upstream, UpstreamFailed
 from grpo.agents.wire import FORMS, Asked, Form, Said, SaidCall
 from grpo.agents.wire.anthropic import COUNT_TOKENS
 from grpo.episodes.env_thread import EnvThread
-from grpo.episodes.play import Model, Play
+from grpo.episodes.play import Play
 from grpo.errors import EvaluationError, ModelError
+from grpo.types import Model
 
 START_SECONDS = 20.0
 

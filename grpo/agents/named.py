@@ -63,7 +63,7 @@ def make_agent(
         model, is_policy, target = (config.model or "").partition(":")
         if is_policy and model == "policy":
             return _served(target, config, env_kwargs, say, spec)
-        return own_agent(spec, _upstream(config.model))
+        return own_agent(spec, _upstream(config.model), config.agent_python)
     near = get_close_matches(spec, scripted, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     offered = ", ".join(scripted) or "none"
@@ -83,6 +83,7 @@ def _check_use(config: EvalConfig, scripted: tuple[str, ...]) -> None:
         ("--recipe", config.recipe, is_policy, "policy: agents, which are served here,"),
         ("--temperature", config.temperature, is_policy or by_name, "policy:, openai: and litellm: agents"),
         ("--model", config.model, has_own_calls, "agents that are functions or programs"),
+        ("--agent-python", config.agent_python, has_own_calls, "agents that are functions"),
     ):
         if value is not None and not fits:
             raise EvaluationError(f"{option} is for {whose} and not for {without_users(config.agent)!r}; leave it out")
@@ -94,11 +95,17 @@ def _served(
     from grpo.agents.served import ServedPolicy, policy_config
 
     trained = policy_config(target, config.recipe, config.env, env_kwargs, config.dtype)
-    return ServedPolicy(target, trained, 1.0 if config.temperature is None else config.temperature, say, spec)
+    temperature = 1.0 if config.temperature is None else config.temperature
+    return ServedPolicy(target, trained, temperature, say, spec, config.agent_python)
 
 
-def own_agent(spec: str, upstream: "Upstream | None") -> Agent:
+def own_agent(spec: str, upstream: "Upstream | None", python: str | None = None) -> Agent:
     """An agent of the user's: a function (``PKG.MOD:FUNCTION``) or a program (``cmd:...``).
+
+    Args:
+        spec: As ``--agent`` names it.
+        upstream: The model it may use.
+        python: The interpreter that calls the function; None for this one.
 
     Raises:
         EvaluationError: There is no such agent, or a package is missing.
@@ -107,13 +114,19 @@ def own_agent(spec: str, upstream: "Upstream | None") -> Agent:
     if not found or not (kind == "cmd" or _MODULE.fullmatch(kind)):
         raise EvaluationError(f"no agent {without_users(spec)!r}; write PKG.MOD:FUNCTION or 'cmd:PROGRAM {{question}}'")
     try:
-        from grpo.agents.function import FunctionAgent, agent_function
+        from grpo.agents.calling import agent_function
+        from grpo.agents.function import FunctionAgent
+        from grpo.agents.interpreter import Interpreter
         from grpo.agents.program import ProgramAgent
     except ModuleNotFoundError as error:
         raise EvaluationError(
             f"agents that are functions or programs need the package {error.name!r}: pip install 'email-rl[eval]'"
         ) from error
-    return ProgramAgent(rest, upstream) if kind == "cmd" else FunctionAgent(agent_function(spec), upstream)
+    if kind == "cmd":
+        if python is not None:
+            raise EvaluationError(f"--agent-python {python} is for functions; a program names its own: {spec}")
+        return ProgramAgent(rest, upstream)
+    return FunctionAgent(agent_function(spec) if python is None else Interpreter(python, spec), upstream)
 
 
 def _upstream(model: str | None) -> "Upstream | None":

@@ -21,16 +21,17 @@ class PolicyAgents:
     Args:
         rollout: The run's limits.
         spec: The user's agent, ``PKG.MOD:FUNCTION`` or ``cmd:...``; None for the policy alone.
+        python: The interpreter that calls the function; None for this one.
 
     Raises:
         EvaluationError: There is no such agent.
     """
 
-    def __init__(self, rollout: RolloutSettings, spec: str | None = None):
+    def __init__(self, rollout: RolloutSettings, spec: str | None = None, python: str | None = None):
         self.rollout = rollout
         self._opened = AsyncExitStack()
         self._upstream = CapturedUpstream()
-        self._own = None if spec is None else own_agent(spec, self._upstream)
+        self._own = None if spec is None else own_agent(spec, self._upstream, python)
 
     @property
     def env_thread(self) -> EnvThread | None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Self
 
 from grpo.agents.endpoint import Endpoint
+from grpo.agents.interpreter import SECRET_PREFIX
 from grpo.agents.upstream import Upstream
 from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Play
@@ -36,8 +37,6 @@ from judges.common.loopback import without_proxy_to_loopback
 
 MAX_OUTPUT_BYTES = 1 << 20
 """What is kept of each output, from its end."""
-
-_SECRET_PREFIX = "EMAIL_ENV_"  # where mail and questions lie is none of the agent's business
 
 
 class ProgramAgent(Agent):
@@ -80,7 +79,7 @@ class ProgramAgent(Agent):
             answer_file = Path(folder) / "answer"
             content = {"instructions": task.instructions, "question": task.question, "tools": play.episode.tools}
             file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-            environment = {k: v for k, v in os.environ.items() if not k.startswith(_SECRET_PREFIX)}
+            environment = {k: v for k, v in os.environ.items() if not k.startswith(SECRET_PREFIX)}
             environment |= {"AGENT_TASK_FILE": str(file), "AGENT_MCP_URL": f"{self.endpoint.url(token)}/mcp"}
             environment |= {"AGENT_ANSWER_FILE": str(answer_file)}
             if self.endpoint.upstream:

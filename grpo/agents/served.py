@@ -44,6 +44,7 @@ class ServedPolicy(Agent):
         temperature: 0 is greedy.
         say: Called with a line for people while the server starts.
         spec: The user's agent, if one plays (`PolicyAgents`).
+        python: The interpreter that calls it.
 
     Raises:
         ConfigError: See ``policy_named``.
@@ -62,10 +63,11 @@ class ServedPolicy(Agent):
         temperature: float,
         say: Any = lambda line: None,
         spec: str | None = None,
+        python: str | None = None,
     ):
         self.config = config
         self.temperature = temperature
-        self._agents = PolicyAgents(config.rollout, spec)
+        self._agents = PolicyAgents(config.rollout, spec, python)
         self.env_thread, self.may_crash = self._agents.env_thread, spec is not None
         self._say = say
         self._scratch = Path(tempfile.mkdtemp(prefix="grpo-eval-"))

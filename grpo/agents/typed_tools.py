@@ -13,17 +13,28 @@ from functools import reduce
 from inspect import Parameter, Signature
 from keyword import iskeyword
 from queue import SimpleQueue
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired, Protocol
 
 if sys.version_info >= (3, 12):
     from typing import TypedDict
-else:  # pydantic, by which frameworks read signatures, takes no other in 3.11
-    from typing_extensions import TypedDict
+else:
+    try:  # pydantic, by which frameworks read signatures, takes no other in 3.11, and brings this along
+        from typing_extensions import TypedDict
+    except ModuleNotFoundError:
+        from typing import TypedDict
 
 _PLAIN: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": type(None)}
 
 
-def typed_tools(schemas: list[dict[str, Any]], requests: SimpleQueue[Any], token: str) -> list[Callable[..., str]]:
+class Requests(Protocol):
+    """Takes calls, as a queue does."""
+
+    def put(self, item: Any, /) -> None:
+        """A call: ``(token, name, arguments, reply)``."""
+        ...
+
+
+def typed_tools(schemas: list[dict[str, Any]], requests: Requests, token: str) -> list[Callable[..., str]]:
     """One function for each schema.
 
     Args:
@@ -34,7 +45,7 @@ def typed_tools(schemas: list[dict[str, Any]], requests: SimpleQueue[Any], token
     return [_tool(schema["function"], requests, token) for schema in schemas]
 
 
-def _tool(schema: dict[str, Any], requests: SimpleQueue[Any], token: str) -> Callable[..., str]:
+def _tool(schema: dict[str, Any], requests: Requests, token: str) -> Callable[..., str]:
     name = schema["name"]
     signature = signature_of(schema)
     keys = {python_name(key): key for key in _properties(schema)}

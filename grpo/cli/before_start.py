@@ -142,7 +142,7 @@ def check_user_code(config: TrainConfig) -> None:
                 "they are worth; give them one, or --reward with ruler or a function of your own"
             )
     if config.agent is not None:
-        own_agent(config.agent, None)
+        own_agent(config.agent, None, config.agent_python)
     elif config.warm_start.model is not None:
         raise ConfigError(
             f"warm_start.model = {config.warm_start.teacher!r} plays the episodes of an agent of yours: name it with "

@@ -17,8 +17,18 @@ from grpo.config import EvalConfig, checked
 )
 @setting_options(
     EvalConfig,
-    *("env", "env_kwargs", "env_import", "agent", "model", "split", "limit", "k", "concurrency", "env_workers"),
-    *("timeout", "max_turns", "seed", "temperature", "recipe", "dtype", "answer_judge.model", "answer_judge.api_base"),
+    *("env", "env_kwargs", "env_import", "agent", "agent_python", "model", "split", "limit", "k", "concurrency"),
+    *(
+        "env_workers",
+        "timeout",
+        "max_turns",
+        "seed",
+        "temperature",
+        "recipe",
+        "dtype",
+        "answer_judge.model",
+        "answer_judge.api_base",
+    ),
     needs=["agent"],
     tasks=True,
 )

@@ -34,8 +34,16 @@ DEFAULT_RUN_DIR = "runs/{env}"
 )
 @setting_options(
     TrainConfig,
-    *("env", "env_kwargs", "env_import", "agent", "model", "device", "steps", "minutes", "seed", "reward"),
-    *("judge.model", "judge.api_base", "judge.rubric", "answer_judge.model", "answer_judge.api_base", "init_adapter"),
+    *("env", "env_kwargs", "env_import", "agent", "agent_python", "model", "device", "steps", "minutes", "seed"),
+    *(
+        "reward",
+        "judge.model",
+        "judge.api_base",
+        "judge.rubric",
+        "answer_judge.model",
+        "answer_judge.api_base",
+        "init_adapter",
+    ),
     *("warm_start.model", "server.urls", "engine", "tinker.url", "track"),
     tasks=True,
 )

@@ -9,14 +9,14 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from grpo.chat.turns import ANSWER_TOOL, final_answer
 from grpo.envs.message_env import Observation
 from grpo.envs.pool import Seat
 from grpo.errors import EnvError
-from grpo.types import Answer, Episode, Message
+from grpo.types import AgentTask, Answer, Episode, Message
 from judges.common.tool_calls import without_thought
 
 Argument = TypeVar("Argument")
@@ -29,38 +29,6 @@ YIELD_SECONDS = 0.01
 """How long agents that wait for nothing may keep the event loop."""
 
 OVER = "The episode has ended; this call was not run."
-
-
-@dataclass(frozen=True, slots=True)
-class AgentTask:
-    """What an agent is asked.
-
-    Attributes:
-        instructions: The system message: who the agent is and its limits.
-        question: The user's message.
-    """
-
-    instructions: str
-    question: str
-
-    def __str__(self) -> str:
-        """Both as one prompt."""
-        return f"{self.instructions}\n\n{self.question}".strip()
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """The model an agent may use, behind an OpenAI-compatible endpoint of this episode's own.
-
-    Attributes:
-        name: What to ask for as ``model``.
-        base_url: Ends in ``/v1``; has ``/chat/completions`` and ``/responses``, streaming too.
-        api_key: To be sent, as clients insist on one. It opens nothing: the real key stays with the harness.
-    """
-
-    name: str
-    base_url: str
-    api_key: str = "unused"
 
 
 class Turn(NamedTuple):

@@ -13,7 +13,6 @@ torch is needed. The commands are `grpo-eval`, `grpo-compare` and `grpo-view`.
     $ grpo-eval --env EmailSearch-v0 --agent my_module:my_agent
 """
 
-from grpo.episodes.play import AgentTask, Model
-from grpo.types import Answer
+from grpo.types import AgentTask, Answer, Model
 
 __all__ = ["AgentTask", "Answer", "Model"]

@@ -86,7 +86,7 @@ class Trainer:
         self.chat: Chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
         self.model = model
         self.workers = EnvWorkers(rollout.env_workers, config.env_import, display.note)
-        self.agents = PolicyAgents(rollout, config.agent)
+        self.agents = PolicyAgents(rollout, config.agent, config.agent_python)
         kwargs = with_split(config.env, config.env_kwargs, config.train_split)
         self.pool = EnvPool(config.env, kwargs, self.workers, home=self.agents.env_thread)
         backend = backend_of(config)

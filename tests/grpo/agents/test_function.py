@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from grpo.agents.typed_tools import typed_tools
-from grpo.episodes.play import AgentTask as Task
+from grpo.types import AgentTask as Task
 from tests.support.agents import seen
 from tests.support.evaluations import asked, evaluated, rows, run
 from tests.support.model_server import in_order

@@ -1,0 +1,156 @@
+"""An interpreter of its own for an agent's function: frameworks pin packages that the trainer cannot have.
+
+One process plays all episodes (`grpo.agents.interpreter_main`), with its own packages first and this project's behind
+them. What it says is JSON, so nothing of the agent's is run here. If it ends, the episodes in it fail, and the next one
+starts it again.
+"""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from grpo.errors import EvaluationError
+from grpo.types import AgentTask, Answer, Model
+
+BOOT = "import sys; sys.path.append(sys.argv.pop(4)); from grpo.agents.interpreter_main import main; main()"
+"""Finds the modules of the working directory first, this project's after all that the interpreter has."""
+
+
+SECRET_PREFIX = "EMAIL_ENV_"
+"""Where mail and questions lie is none of an agent's business."""
+
+
+class AgentFailed(RuntimeError):
+    """The agent's function raised; or its process has ended."""
+
+
+class Interpreter:
+    """Calls one function in a process of another interpreter.
+
+    Args:
+        python: The interpreter.
+        target: The function, ``PKG.MOD:FUNCTION``, as it finds it.
+
+    Raises:
+        EvaluationError: There is no such interpreter.
+    """
+
+    def __init__(self, python: str, target: str):
+        if shutil.which(python) is None:
+            raise EvaluationError(f"--agent-python {python}: there is no program that can be run; give a python's path")
+        self.python = python
+        self.target = target
+        self._open: dict[str, Future[Answer | None]] = {}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._requests: SimpleQueue[Any] = SimpleQueue()
+
+    def start(self, requests: SimpleQueue[Any]) -> None:
+        """Start the process; returns once the function is loaded.
+
+        Args:
+            requests: Where calls of tools go (`EnvThread`).
+
+        Raises:
+            EvaluationError: It has no such function.
+        """
+        self._requests = requests
+        ours, theirs = multiprocessing.Pipe()
+        root = str(Path(__file__).resolve().parents[2])
+        with theirs:
+            self._process = subprocess.Popen(
+                [self.python, "-c", BOOT, str(theirs.fileno()), str(os.getpid()), self.target, root],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what agents print is no output of the command
+                process_group=0,
+                env={name: value for name, value in os.environ.items() if not name.startswith(SECRET_PREFIX)},
+            )
+        self._connection = ours
+        try:
+            why = json.loads(ours.recv_bytes())["ready"]
+        except (EOFError, OSError):
+            why = f"it ended with status {self._process.wait()}; its words stand above"
+        if why:
+            self.close()
+            raise EvaluationError(f"{self.target} cannot be called by {self.python}: {why}")
+        threading.Thread(target=self._read, args=[ours], name="grpo-agent-interpreter", daemon=True).start()
+
+    def close(self) -> None:
+        """End the process, and what its agents have started."""
+        if self._process is not None:
+            self._connection.close()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    async def play(
+        self, token: str, task: AgentTask, tools: list[dict[str, Any]], model: Model | None
+    ) -> Answer | None:
+        """Have the function play the episode of ``token``, and give what it answers.
+
+        Raises:
+            AgentFailed: It raised, or its process has ended.
+        """
+        if self._process is None or self._process.poll() is not None:
+            await asyncio.to_thread(self.start, self._requests)
+        future = self._open[token] = Future[Answer | None]()
+        about = {"task": asdict(task), "tools": tools, "model": None if model is None else asdict(model)}
+        try:
+            self._send(play=token, **about)
+            return await asyncio.wrap_future(future)
+        finally:
+            self._open.pop(token, None)
+
+    def _send(self, **message: Any) -> None:
+        content = json.dumps(message, ensure_ascii=False, default=str).encode(errors="replace")
+        with self._lock:
+            try:
+                self._connection.send_bytes(content)
+            except OSError as error:
+                raise AgentFailed(f"the process of {self.python} has ended ({error})") from error
+
+    def _read(self, connection: Any) -> None:
+        try:
+            while True:
+                self._take(json.loads(connection.recv_bytes()))
+        except (EOFError, OSError):
+            status = self._process.wait() if self._process else "none"
+            for future in list(self._open.values()):
+                if not future.done():
+                    future.set_exception(AgentFailed(f"the process of {self.python} has ended with status {status}"))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "call" in message:
+            reply = _Reply(lambda done, text: self._send(called=message["call"], done=done, text=text))
+            self._requests.put((message["play"], message["name"], message["arguments"], reply))
+        elif (future := self._open.get(message["ended"])) is not None and not future.done():
+            given = message["answer"]
+            if message["error"]:
+                future.set_exception(AgentFailed(message["error"]))
+            else:
+                future.set_result(None if given is None else Answer(given["text"], tuple(given["sources"])))
+
+
+class _Reply:
+    """Takes what a tool said, as a queue does."""
+
+    def __init__(self, send: Callable[[bool, str], None]):
+        self._send = send
+
+    def put(self, said: tuple[bool, str]) -> None:
+        """Send it on; an agent that is gone needs it no more."""
+        with suppress(AgentFailed):
+            self._send(*said)
