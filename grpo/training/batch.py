@@ -1,5 +1,6 @@
 """What a step trains on, how it came about, and what is logged of it."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, pstdev
@@ -95,7 +96,7 @@ class Batch:
             rollout: The run's settings, which the remarks name.
             earlier: Metrics of the steps before; cut turns are told of once, and again when their share has doubled.
         """
-        found: list[str] = []
+        found, told = list[str](), list(earlier)
         if cut := sum(episode.ending is Ending.CONTEXT_FULL for episode in self.sampled):
             found.append(
                 f"{cut} of {len(self.sampled)} episodes were cut, their context full (rollout.max_tokens = "
@@ -103,7 +104,7 @@ class Batch:
                 "env's limit of turns"
             )
         turns, cut_turns = sum(e.num_turns for e in self.sampled), sum(e.cut_turns for e in self.sampled)
-        if cut_turns > _told_share(step.get("turns/cut_share", 0.0) for step in earlier) * turns:
+        if cut_turns > _told_share(step.get("turns/cut_share", 0.0) for step in told) * turns:
             found.append(
                 f"{cut_turns} of {turns} turns were cut for their length (rollout.max_turn_tokens = "
                 f"{rollout.max_turn_tokens}), and the env read what there was of them; raise it, or ask for short turns"
@@ -120,9 +121,25 @@ class Batch:
             found.append(
                 f"no update, for there is nothing to compare: of {groups}, {why}. What helps: more or "
                 "larger groups (rollout.groups_per_step, rollout.group_size), drawing others (rollout.refill_rounds), "
-                "a warm start (warm_start.steps), or a denser reward (the env's, or --reward)"
+                "a warm start (warm_start.steps; of your own agent with --warm-start-model, too), or a denser reward "
+                "(the env's, or --reward)"
             )
-        return found
+        return found + (self._captured() if not told else [])
+
+    def _captured(self) -> list[str]:
+        """What an agent of the user's has asked; nothing where the policy played alone."""
+        calls = [call for episode in self.sampled for call in episode.calls if call.messages]
+        if not calls:
+            return []
+        out = Counter(call.left_out for call in calls if call.left_out)
+        rows = len(calls) - out.total() - sum(call.follows is not None for call in calls if not call.left_out)
+        why = "".join(f", {count} {reason}" for reason, count in sorted(out.items()))
+        late = sum(episode.late_calls for episode in self.sampled)
+        made = f"{counted(len(calls), 'call')} in {counted(len(self.sampled), 'episode')}"
+        return [
+            f"the agent made {made}: {rows} begin a row, the others carry one on; not learned from: {out.total()}{why}, "
+            f"and {late} after the end"
+        ]
 
     def _agreement(self) -> PairCounts:
         """How the judge's scores order what the env could verify; no pairs where no judge was asked."""

@@ -54,6 +54,10 @@ def test_an_agent_is_trained_on_what_its_model_sampled_and_evaluated_as_it_is_tr
     (step,) = read_jsonl(tmp_path / "run" / "metrics.jsonl")
     assert (step["groups/used"], step["episodes/failed"]) == (2.0, 0.0)
     assert step["loss/grad_norm"] > 0
+    assert (
+        "step 1: the agent made 6 calls in 6 episodes: 6 begin a row, the others carry one on; not learned"
+        in ran.output
+    )
     assert step["gap/mean_abs"] < 1e-4, "as small as the built-in policy's"
     for path in (
         tmp_path / "run" / "trajectories" / "step-0001.jsonl",
