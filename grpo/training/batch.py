@@ -137,8 +137,8 @@ class Batch:
         late = sum(episode.late_calls for episode in self.sampled)
         made = f"{counted(len(calls), 'call')} in {counted(len(self.sampled), 'episode')}"
         return [
-            f"the agent made {made}: {rows} begin a row, the others carry one on; not learned from: {out.total()}{why}, "
-            f"and {late} after the end"
+            f"the agent made {made}: {rows} begin a row, the others carry one on; not learned from: "
+            f"{out.total()}{why}, and {late} after the end"
         ]
 
     def _agreement(self) -> PairCounts:
