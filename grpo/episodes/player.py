@@ -241,7 +241,8 @@ def ending_of(play: Play, failure: BaseException | None) -> tuple[Ending, str]:
         return Ending.MAX_TURNS, said
     turns = play.episode.num_turns
     if play.is_cut:
-        return Ending.MAX_TURNS, f"cut after {turns} turns, which the env had not ended (--max-turns)"
+        most = f"{turns} turns" if turns >= play.max_turns else f"{len(play.episode.calls)} calls of its model"
+        return Ending.MAX_TURNS, f"cut after {most}, which the env had not ended (--max-turns)"
     last_call = play.episode.calls[-1] if play.episode.calls else None
     if isinstance(failure, ContextFullError):
         return Ending.CONTEXT_FULL, said

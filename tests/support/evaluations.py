@@ -43,10 +43,11 @@ def refused(folder: Path, *arguments: str, **options: Any) -> str:
     return shown.output
 
 
-def play_tiny_policy(folder: Path, run_dir: Path | None = None) -> Path:
+def play_tiny_policy(folder: Path, run_dir: Path | None = None, agent: str | None = None) -> Path:
     """An evaluation of a random adapter on a tiny model: it never answers, but its tokens are real.
 
-    With ``run_dir`` the adapter is that of the first step of a run, which is made there.
+    With ``run_dir`` the adapter is that of the first step of a run, which is made there. With ``agent`` it is the model
+    of one of `tests.support.agents`.
     """
     from tests.support.policy_server import TinyPolicyServer
     from tests.support.tiny_model import tiny_chat_model_folder, tiny_engine
@@ -58,14 +59,13 @@ def play_tiny_policy(folder: Path, run_dir: Path | None = None) -> Path:
         settings = {"model": str(model), "server.urls": [server.url], **rollout}
         recipe = folder / "recipe.toml"
         recipe.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items()))
-        agent = ("--agent", f"policy:{run_dir or folder / 'adapter'}", "--recipe", str(recipe))
+        who = ["--agent", f"tests.support.agents:{agent}", "--model"] if agent else ["--agent"]
+        who += [f"policy:{run_dir or folder / 'adapter'}", "--recipe", str(recipe)]
         if run_dir is not None:
             shutil.copytree(folder / "adapter", run_dir / "checkpoints" / "step-0001")
             (run_dir / "checkpoints" / "step-0001" / "state.json").write_text("{}")
             (run_dir / "config.json").write_text(json.dumps({"env": "FrozenLake-v1", "env_kwargs": {}, **settings}))
-        shown = run(
-            *agent, "--limit", "2", "--out", str(folder / "evaluation"), env="FrozenLake-v1", max_episode_steps=3
-        )
+        shown = run(*who, "--limit", "2", "--out", str(folder / "evaluation"), env="FrozenLake-v1", max_episode_steps=3)
     assert shown.exit_code == 0, shown.output
     return folder / "evaluation"
 

@@ -110,6 +110,7 @@ async def test_a_prompt_without_room_ends_the_agent_and_the_episode():
 async def test_an_agent_that_only_asks_is_cut_after_as_many_calls_as_an_episode_may_have_turns():
     (episode,), policy = await captured(agents.only_asking, ["Hm."], max_turns=5)
     assert (episode.ending, len(policy.prompts), episode.late_calls) == (Ending.MAX_TURNS, 5, 1)
+    assert episode.error == "cut after 5 calls of its model, which the env had not ended (--max-turns)"
 
 
 def _asks(model, *said, tools=(), **more):

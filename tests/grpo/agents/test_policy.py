@@ -204,3 +204,14 @@ def test_base_model_and_adapter_play_token_for_token_on_a_real_server(vllm_serve
         said = [message["content"] for message in row["messages"] if message["role"] == "assistant"]
         sampled = ["".join(call["sampled"][::2]) for call in row["calls"]]
         assert list(map(_letters, sampled)) == list(map(_letters, said))
+
+
+def test_a_policy_is_the_model_of_an_agent_of_the_users(tmp_path):
+    pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
+    found = rows(play_tiny_policy(tmp_path, agent="by_chat"))
+    assert [row["ending"] for row in found] == ["no_answer"] * 2, "a plain env does not get last words"
+    for row in found:
+        (call,) = row["calls"]
+        assert len(call["sampled_ids"]) == call["completion_tokens"] > 0
+        assert call["asked"]["tools"] == ["act"]
+        assert call["reply"]["role"] == "assistant"
