@@ -157,6 +157,8 @@ class CapturedUpstream(Upstream):
             turn, said = await voice.turn(prompt, asked, play, call)
         except ModelError as error:  # the chat template refuses what was sent
             raise UpstreamFailed(str(error), 400) from error
+        if play not in self._open:  # its time was up meanwhile, and nothing of it changes any more
+            raise UpstreamFailed("the episode has ended", 404)
         counts = {"prompt_tokens": len(prompt.ids), "completion_tokens": len(turn.ids)}
         said = replace(said, finish_reason=turn.finish_reason, **counts)
         tree.said(prompt, turn.ids, turn.logprobs, voice.version, call=call, sent=said.message)

@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -40,6 +41,9 @@ from grpo.errors import EvaluationError, ModelError
 from grpo.types import Model
 
 START_SECONDS = 20.0
+
+RETRIES = "x-stainless-retry-count"
+"""How often OpenAI's and Anthropic's clients have sent a request before."""
 
 FAREWELL = "The episode is over."
 END_TOOLS = ("final_answer", "finish")
@@ -60,6 +64,7 @@ class Endpoint:
         self._episodes = episodes
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._with_mcp = with_mcp
+        self._asking: WeakKeyDictionary[Play, dict[str, asyncio.Task[Said]]] = WeakKeyDictionary()
 
     def start(self) -> None:
         """Listen; returns when requests are answered.
@@ -151,7 +156,7 @@ class Endpoint:
             play.episode.late_calls += 1
             return self._written(form, farewell(asked), asked)
         if asked is not None:
-            return await self._translated(play, form, asked)
+            return await self._translated(request, play, form, asked)
         is_chat = form.path == "chat/completions"
         recorder = CallRecorder(play, body.get("messages" if is_chat else "input"), self.upstream, is_chat=is_chat)
         hidden = _ask_for_usage(form.path, body)
@@ -168,8 +173,29 @@ class Endpoint:
         recorder.whole(reply.body, reply.cost)
         return JSONResponse(reply.body)
 
-    async def _translated(self, play: Play, form: Form, asked: Asked) -> Response:
-        """A request in a form that the upstream does not speak."""
+    async def _translated(self, request: Request, play: Play, form: Form, asked: Asked) -> Response:
+        """A request in a form that the upstream does not speak.
+
+        A client that lost the connection, or patience, asks the same again: it gets what was said the first time.
+        """
+        asking = self._asking.setdefault(play, {})
+        key = f"{form.path} {asked}"
+        earlier = asking.get(key)
+        is_again = earlier is not None and (earlier.done() or request.headers.get(RETRIES, "0") != "0")
+        task = earlier if earlier is not None and is_again else asyncio.create_task(self._said(play, asked))
+        asking[key] = task
+        try:
+            said = await asyncio.shield(task)
+        except UpstreamFailed as error:
+            asking.pop(key, None)
+            if error.is_context_full and play.has_no_room:
+                return self._written(form, farewell(asked), asked)
+            return JSONResponse({"type": "error", **error.body}, error.status or 502)
+        if not await request.is_disconnected():
+            asking.pop(key, None)
+        return self._written(form, said, asked)
+
+    async def _said(self, play: Play, asked: Asked) -> Said:
         assert self.upstream is not None, "there is a model"
         recorder = CallRecorder(play, asked.messages, self.upstream)
         recorder.call.asked = asked.options | ({"tools": asked.tool_names} if asked.tools else {})
@@ -177,14 +203,9 @@ class Endpoint:
             said = await self.upstream.said(asked, play, recorder.call)
         except UpstreamFailed as error:
             recorder.refused(error)
-            if error.is_context_full and play.has_no_room:
-                return self._written(form, farewell(asked), asked)
-            return JSONResponse({"type": "error", **error.body}, error.status or 502)
-        except asyncio.CancelledError:
-            recorder.failed("the agent hung up before the reply", 499)
             raise
         recorder.said(said)
-        return self._written(form, said, asked)
+        return said
 
     def _written(self, form: Form, said: Said, asked: Asked) -> Response:
         assert self.upstream is not None, "there is a model"

@@ -1,6 +1,8 @@
 """Agents of others whose model is the policy in training: each form they ask in, token for token; how they are ended."""
 
+import asyncio
 import json
+import time
 from contextlib import nullcontext
 
 import pytest
@@ -153,6 +155,36 @@ async def test_a_call_beside_the_work_is_not_learned_from(agent, left_out, rows)
     assert episode.calls[-1].asked.get("tools") == ["double", "return_final_answer"]
     if agent is with_a_guard:
         assert episode.calls[0].asked == {"temperature": 0.2}
+
+
+def losing_patience(task, tools, model):
+    """Hangs up while the model speaks, and asks the same again, as clients do; then asks something else."""
+    import httpx
+
+    with httpx.Client(base_url=model.base_url, trust_env=False) as client:
+        asked = {"messages": [{"role": "user", "content": "?"}]}
+        with pytest.raises(httpx.ReadTimeout):
+            client.post("chat/completions", json=asked, timeout=0.2)
+        again = client.post("chat/completions", json=asked, timeout=30, headers={"x-stainless-retry-count": "1"})
+        time.sleep(0.5)
+        said = again.json()["choices"][0]["message"]
+        more = [*asked["messages"], said, {"role": "user", "content": "Sure?"}]
+        return client.post("chat/completions", json={"messages": more}, timeout=30).json()["choices"][0]["message"][
+            "content"
+        ]
+
+
+async def test_what_was_not_delivered_is_said_once_and_sampled_once(monkeypatch):
+    sample = ScriptedPolicy.sample
+
+    async def slow(self, *args, **kwargs):
+        await asyncio.sleep(0.6)
+        return await sample(self, *args, **kwargs)
+
+    monkeypatch.setattr(ScriptedPolicy, "sample", slow)
+    (episode,), policy = await captured(losing_patience, ["8"])
+    assert (episode.ending, episode.error, len(policy.prompts)) == (Ending.ANSWERED, "", 2)
+    assert [call.follows for call in episode.calls] == [None, 0]
 
 
 @pytest.mark.parametrize(
