@@ -132,6 +132,7 @@ class ModelCall:
         left_out: Why it is not learned from, "" where it is: ``retried`` or ``auxiliary`` (`grpo.agents.captured`).
         follows: The call, by its place among the episode's, whose prompt and reply stand before ``prompt_ids``; None
             where the prompt begins with these.
+        differs: Why it follows none, though it has turns of the assistant in its history.
         prompt_ids: What the model saw beyond the call it follows: append-only, in the order it was seen.
         sampled_ids: The reply.
         logprobs: Of each sampled id, by the sampler (natural log, temperature applied).
@@ -156,6 +157,7 @@ class ModelCall:
     turn: int | None = None
     left_out: str = ""
     follows: int | None = None
+    differs: str = ""
     prompt_ids: list[int] = field(default_factory=list)
     sampled_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)

@@ -8,6 +8,7 @@ message by message in a canonical form (`canonical`): a request follows a call i
 what that call was asked, what it answered, and messages that are no turn of the assistant.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 from grpo.chat.template import Chat
 from grpo.types import Episode, Message, ModelCall
+from judges.common.text import shown
 from judges.common.tool_calls import format_call
 
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
@@ -32,6 +34,7 @@ class Prompt:
         keys: The messages as they were sent, in their canonical form.
         follows: The call that it carries on; None at a root.
         kept: How many of the ids stand in the calls before.
+        differs: Where a root has turns of the assistant: how its history differs from the nearest that was said.
     """
 
     ids: list[int]
@@ -40,6 +43,7 @@ class Prompt:
     keys: tuple[str, ...]
     follows: int | None = None
     kept: int = 0
+    differs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +84,17 @@ class CallTree:
         found = self._said.get((_unordered(tools), keys[:carried]), ())
         if not found:
             opening = self._rendered(messages, tools)
-            return Prompt(self.chat.prompt_ids(opening, tools), opening, tools, keys)
+            differs = self._differs(keys, _unordered(tools)) if carried else ""
+            return Prompt(self.chat.prompt_ids(opening, tools), opening, tools, keys, differs=differs)
         answered = {call["id"] for message in messages for call in _calls(message) if call.get("id")}
         said = max(reversed(found), key=lambda said: bool(said.call_ids & answered))  # else the newest
         new = self._rendered(messages, tools, carried)
         kept = self.episode.ids_through(said.follows)
         ids, rewritten = self.chat.next_prompt(kept + said.shown, said.history, new, said.tools)
-        place = (None, 0) if rewritten else (said.follows, len(kept))
-        return Prompt(ids, [*said.history, *new], said.tools, keys, *place)
+        messages = [*said.history, *new]
+        if rewritten:
+            return Prompt(ids, messages, said.tools, keys, differs="the chat template rewrites what was said")
+        return Prompt(ids, messages, said.tools, keys, said.follows, len(kept))
 
     def said(
         self,
@@ -113,6 +120,7 @@ class CallTree:
             call = ModelCall(turn=self.episode.num_turns, status=200)
             self.episode.calls.append(call)
         call.version, call.follows, call.prompt_ids = version, prompt.follows, prompt.ids[prompt.kept :]
+        call.differs = prompt.differs
         call.sampled_ids, call.logprobs = ids, logprobs
         call.prompt_tokens, call.completion_tokens = len(prompt.ids), len(ids)
         number = next(place for place, kept in enumerate(self.episode.calls) if kept is call)
@@ -132,6 +140,22 @@ class CallTree:
         offered = _unordered(prompt.tools)
         for form in {canonical(form) for form in (turn, sent) if form is not None}:
             self._said.setdefault((offered, (*prompt.keys, form)), []).append(said)
+
+    def _differs(self, keys: tuple[str, ...], offered: frozenset[str]) -> str:
+        """The first message that is not as it was in the nearest history, and how it differs."""
+
+        def common(place: tuple[frozenset[str], tuple[str, ...]]) -> tuple[int, bool]:
+            pairs = zip(place[1], keys, strict=False)
+            return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)), place[0] == offered
+
+        if not self._said:
+            return "nothing was said before"
+        nearest = max(self._said, key=common)
+        shared, same_tools = common(nearest)
+        if shared == len(nearest[1]):
+            return "other tools are offered" if not same_tools else f"message {shared + 1}, a turn, was not said here"
+        sent = shown(keys[shared]) if shared < len(keys) else "nothing"
+        return f"message {shared + 1}: {sent} instead of {shown(nearest[1][shared])}"
 
     def _key(self, message: Message) -> str:
         if id(message) not in self._keys:

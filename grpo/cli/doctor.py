@@ -27,8 +27,8 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 @click.command(epilog="Example: grpo-doctor --env EmailSearch-v0 --recipe email-cpu --quick")
 @setting_options(
     TrainConfig,
-    *("env", "env_kwargs", "env_import", "model", "device", "reward", "judge.model", "judge.api_base"),
-    *("answer_judge.model", "answer_judge.api_base"),
+    *("env", "env_kwargs", "env_import", "agent", "agent_python", "model", "device", "reward", "judge.model"),
+    *("judge.api_base", "answer_judge.model", "answer_judge.api_base", "warm_start.model"),
 )
 @recipe_option
 @click.option("--run-dir", type=click.Path(path_type=Path), default=Path("runs"), help="Where runs are to be kept.")
@@ -46,7 +46,8 @@ def doctor(
 ) -> None:
     """Check what a run needs. Every failure says what to do, and makes the exit status 1.
 
-    Without --env no env is checked.
+    Without --env no env is checked. With --agent two episodes of a task are played with who would show it how, and what
+    was captured is drawn.
     """
     from grpo.machine.user_code import import_user_module
 

@@ -89,8 +89,15 @@ def quick_checks(config: TrainConfig, run_dir: Path, disk_gib: float, *, trainin
         (has_env, "env", lambda: check_env(config)),
         (has_env, "env's data", lambda: check_data(config)),
         (is_judged, "judges", lambda: "; ".join(check_judges(config))),
+        (config.agent is not None, "agent", lambda: _check_agent(config)),
     ]
     return [(name, check) for is_needed, name, check in table if is_needed]
+
+
+def _check_agent(config: TrainConfig) -> str:
+    from grpo.doctor.agent_check import check_agent  # transformers is loaded there
+
+    return check_agent(config)
 
 
 def check_hardware() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo.agents.captured import ScriptTeacher
 from grpo.agents.playing import PolicyAgents
-from grpo.agents.upstream import make_upstream
+from grpo.agents.upstream import Upstream, make_upstream
 from grpo.chat import Chat
 from grpo.chat.tree import CallTree
 from grpo.config import TrainConfig
@@ -111,11 +111,15 @@ def taught_episodes(
 
     That is ``warm_start.model``, or the env's script ``warm_start.policy``.
     """
-    model = config.warm_start.model
-    teacher = ScriptTeacher(config.warm_start.policy) if model is None else make_upstream(model)
-    player = Player(agents.taught(teacher, chat), pool, timeout_seconds=config.rollout.timeout)
+    player = Player(agents.taught(teacher_of(config), chat), pool, timeout_seconds=config.rollout.timeout)
     while True:
         yield from asyncio.run(player.all(planned_episodes(stream.take(AT_ONCE), 1, "demonstrations", config.seed)))
+
+
+def teacher_of(config: TrainConfig) -> Upstream:
+    """Who answers in the policy's place while an agent is shown how."""
+    model = config.warm_start.model
+    return ScriptTeacher(config.warm_start.policy) if model is None else make_upstream(model)
 
 
 def demonstrations(episodes: Iterator[Episode], config: TrainConfig) -> Iterator[Segment]:
