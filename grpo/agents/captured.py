@@ -118,10 +118,11 @@ class ScriptTeacher(Upstream):
     def _act(self, asked: Asked, play: Play, call: ModelCall) -> Said:
         env, text = play.seat.env, joined(asked.messages[-1].get("content"))
         assert isinstance(env, MessageEnv), "a script is made from the env itself"
+        assert play.newest is not None, "begin() comes first"
         if play not in self._scripts:
             self._scripts[play], text = env.scripted_policy(self.model, play.episode.seed), play.opening.text
         name = "".join(f"{number:x}" for number in _number(play, call))
-        return said_of(self._scripts[play].act(text, play.opening.info), asked.tool_names, name)
+        return said_of(self._scripts[play].act(text, play.newest.info), asked.tool_names, name)
 
 
 class CapturedUpstream(Upstream):

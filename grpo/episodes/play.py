@@ -59,6 +59,7 @@ class Play:
         seat: Where its env is called.
         max_turns: Turns after which it is cut.
         last_request: The messages of the last model call.
+        newest: The env's last observation.
         fault: What broke in the env, "" where nothing did.
         is_cut: Whether it was ended by ``max_turns``, not by the env.
         has_no_room: Whether the agent's model takes no longer prompts; what the agent says then is no answer.
@@ -74,6 +75,7 @@ class Play:
         self.terminated = self.truncated = self.is_cut = self.has_no_room = False
         self._closed = False
         self._opening: Observation | None = None
+        self.newest: Observation | None = None
 
     @property
     def is_over(self) -> bool:
@@ -108,7 +110,7 @@ class Play:
         """
         env = self.seat.env
         observation = self._guarded(env.reset, self.episode.task)
-        self._opening = observation
+        self._opening = self.newest = observation
         self.episode.messages, self.episode.tools = list(observation.messages), observation.tools
         self.episode.metrics = observation.metrics
         return observation
@@ -136,7 +138,7 @@ class Play:
             return self._answer(said, implicit=True)
         episode, (action, spoken) = self.episode, said
         episode.messages.append(spoken or {"role": "assistant", "content": action})
-        observation = self._guarded(self.seat.env.step, action)
+        observation = self.newest = self._guarded(self.seat.env.step, action)
         episode.messages.extend(observation.messages)
         episode.turn_errors.append(str(observation.info.get("error", "")))
         episode.reward += observation.reward

@@ -12,8 +12,8 @@ from tests.support.model_server import ModelServer, sums
 pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
 
 
-def examined(agent, *more):
-    arguments = ["--env", SUMS_ENV, "--agent", f"tests.support.agents:{agent}", "--quick", "--json", *more]
+def examined(agent, *more, env=SUMS_ENV):
+    arguments = ["--env", env, "--agent", f"tests.support.agents:{agent}", "--quick", "--json", *more]
     ran = CliRunner().invoke(doctor, arguments)
     (result,) = [result for result in json.loads(ran.stdout) if result["name"] == "agent"]
     return result["status"], result["found"], ran.exit_code
@@ -44,3 +44,12 @@ def test_what_was_changed_in_a_history_is_shown_and_an_agent_that_asks_nobody_fa
     status, found, code = examined("by_tool", "--set", "warm_start.policy=oracle")
     assert (status, code) == ("failed", 1)
     assert "its model was asked nothing" in found
+
+
+def test_a_script_shows_an_agent_how_as_it_would_play_itself():
+    status, found, _ = examined("by_chat", "--recipe", "email-cpu", env="EmailSearch-v0")
+    assert status == "ok"
+    _, first, *calls = found.splitlines()
+    assert ", answered, reward " in first, "searches, reads, answers: each by what the tool said before"
+    assert [line.split(":")[0].strip() for line in calls[:3]] == ["1 root", "2 on 1", "3 on 2"]
+    assert "1 after the end, answered with what ends an agent" in calls[3]
