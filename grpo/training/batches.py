@@ -248,6 +248,12 @@ class Batches:
     def _check_failures(self, sampled: Sequence[Episode], asked: int, rewarded: int) -> None:
         if not any(episode.calls for episode in sampled) and sampled[0].ending is Ending.CONTEXT_FULL:
             raise ConfigError(f"no episode of a step had room for a turn: {sampled[0].error}")
+        if self.config.agent is not None and not any(call.sampled_ids for e in sampled for call in e.calls):
+            why = next((episode.error for episode in sampled if episode.error), "it may ask another one")
+            raise ConfigError(
+                f"the agent has got no turn from its model in {len(sampled)} episodes, so there is nothing to learn "
+                f"from ({why}); it is to ask at model.base_url (OPENAI_BASE_URL); grpo-doctor --agent shows its calls"
+            )
         failed = [episode for episode in sampled if not episode.ending.counted and not episode.unmarked]
         if failed and len(failed) > len(sampled) / 2:
             raise EnvError(

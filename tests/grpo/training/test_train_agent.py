@@ -95,6 +95,12 @@ def test_its_warm_start_imitates_who_can_in_the_agents_own_prompts(tmp_path, tea
     assert "steps on demonstrations of" in ran.output
 
 
+def test_an_agent_that_does_not_ask_its_model_is_no_agent_to_train(tmp_path):
+    ran = train(tmp_path, "tests.support.agents:by_tool", "--set", "eval.scenarios=0")
+    assert ran.exit_code == 1
+    assert "the agent has got no turn from its model in 6 episodes" in " ".join(ran.output.split())
+
+
 def test_what_cannot_be_is_refused_before_anything_starts(tmp_path):
     ran = train(tmp_path, "tests.support.agents:nobody")
     assert ran.exit_code == 1
