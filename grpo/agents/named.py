@@ -1,11 +1,11 @@
 """From the text of ``--agent`` to an agent. A wrong one is explained before anything is played."""
 
-import re
 from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo.agents.own import is_module, own_agent
 from grpo.agents.scripted import FileAgent, ScriptedAgent
 from grpo.config import EvalConfig
 from grpo.episodes.player import Agent
@@ -22,8 +22,6 @@ FORMS = """\
   NAME                   a policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor)
   policy:RUN[@WHICH]     a run's newest checkpoint (or @STEP, @best), an adapter's folder, or 'base' (extra gpu or cpu)
   file:ANSWERS.jsonl     answers made elsewhere, one {"scenario_id": ..., "answer": ..., "sources": [...]} a line"""
-
-_MODULE = re.compile(r"[A-Za-z_][\w.]*|.*\.py")
 
 
 def make_agent(
@@ -59,7 +57,7 @@ def make_agent(
         from grpo.agents.upstream import make_upstream
 
         return ToolLoopAgent(make_upstream(spec), config.temperature)
-    if found and (kind == "cmd" or _MODULE.fullmatch(kind)):
+    if found and (kind == "cmd" or is_module(kind)):
         model, is_policy, target = (config.model or "").partition(":")
         if is_policy and model == "policy":
             return _served(target, config, env_kwargs, say, spec)
@@ -97,36 +95,6 @@ def _served(
     trained = policy_config(target, config.recipe, config.env, env_kwargs, config.dtype)
     temperature = 1.0 if config.temperature is None else config.temperature
     return ServedPolicy(target, trained, temperature, say, spec, config.agent_python)
-
-
-def own_agent(spec: str, upstream: "Upstream | None", python: str | None = None) -> Agent:
-    """An agent of the user's: a function (``PKG.MOD:FUNCTION``) or a program (``cmd:...``).
-
-    Args:
-        spec: As ``--agent`` names it.
-        upstream: The model it may use.
-        python: The interpreter that calls the function; None for this one.
-
-    Raises:
-        EvaluationError: There is no such agent, or a package is missing.
-    """
-    kind, found, rest = spec.partition(":")
-    if not found or not (kind == "cmd" or _MODULE.fullmatch(kind)):
-        raise EvaluationError(f"no agent {without_users(spec)!r}; write PKG.MOD:FUNCTION or 'cmd:PROGRAM {{question}}'")
-    try:
-        from grpo.agents.calling import agent_function
-        from grpo.agents.function import FunctionAgent
-        from grpo.agents.interpreter import Interpreter
-        from grpo.agents.program import ProgramAgent
-    except ModuleNotFoundError as error:
-        raise EvaluationError(
-            f"agents that are functions or programs need the package {error.name!r}: pip install 'email-rl[eval]'"
-        ) from error
-    if kind == "cmd":
-        if python is not None:
-            raise EvaluationError(f"--agent-python {python} is for functions; a program names its own: {spec}")
-        return ProgramAgent(rest, upstream)
-    return FunctionAgent(agent_function(spec) if python is None else Interpreter(python, spec), upstream)
 
 
 def _upstream(model: str | None) -> "Upstream | None":

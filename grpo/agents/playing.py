@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, nullcontext
 
 from grpo.agents.captured import CapturedAgent, CapturedUpstream, PolicyVoice, TeacherVoice, Voice
-from grpo.agents.named import own_agent
+from grpo.agents.own import own_agent
 from grpo.agents.policy import PolicyAgent
 from grpo.agents.upstream import Upstream
 from grpo.chat import Chat

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from grpo.agents.named import own_agent
+from grpo.agents.own import own_agent
 from grpo.cli.options import TASKS_ENV
 from grpo.config import REWARDS, TrainConfig, dotted
 from grpo.devices.memory import cpu_needs
