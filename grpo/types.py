@@ -112,7 +112,7 @@ class Model:
 
     Attributes:
         name: What to ask for as ``model``.
-        base_url: Ends in ``/v1``; has ``/chat/completions`` and ``/responses``, streaming too.
+        base_url: Ends in ``/v1``; has ``/chat/completions``, ``/responses`` and ``/messages``, streaming too.
         api_key: To be sent, as clients insist on one. It opens nothing: the real key stays with the harness.
     """
 
@@ -325,6 +325,10 @@ class Episode:
             row.logprobs.extend([0.0] * len(call.prompt_ids) + call.logprobs)
             rows[number] = row
         yield from rows.values()
+
+    def number_of(self, call: ModelCall) -> int:
+        """The place of a call among the episode's."""
+        return next(number for number, kept in enumerate(self.calls) if kept is call)
 
     def ids_through(self, number: int | None) -> list[int]:
         """All ids up to the end of a call, those of the calls that it follows included; none without a call."""

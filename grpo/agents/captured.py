@@ -16,15 +16,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
+from grpo.agents.policy import most_tokens
 from grpo.agents.upstream import Upstream, UpstreamFailed
 from grpo.agents.wire import Asked, Said, SaidCall
-from grpo.agents.wire.form import joined
 from grpo.chat import Chat
 from grpo.chat.tree import CallTree, Prompt
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.play import Play
 from grpo.episodes.player import Agent
-from grpo.errors import ModelError, ServerError
+from grpo.errors import ContextFullError, ModelError, ServerDiedError, ServerError
 from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
 from grpo.types import Episode, ModelCall, SampledTurn, Task
@@ -39,6 +39,8 @@ class Voice(Protocol):
 
     version: int | None
     chat: Chat
+    died: ServerDiedError | None
+    """Set where there is no server left to ask."""
 
     async def turn(self, prompt: Prompt, asked: Asked, play: Play, call: ModelCall) -> tuple[SampledTurn, Said]:
         """The turn after a prompt, as ids and as a message.
@@ -58,6 +60,7 @@ class PolicyVoice(Voice):
     max_tokens: int
     chat: Chat
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    died: ServerDiedError | None = None
 
     def __post_init__(self) -> None:
         """As the policy's."""
@@ -65,21 +68,18 @@ class PolicyVoice(Voice):
 
     async def turn(self, prompt: Prompt, asked: Asked, play: Play, call: ModelCall) -> tuple[SampledTurn, Said]:
         """See `Voice`."""
-        room = self.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
-        if len(prompt.ids) > room:
-            said = (
-                f"a prompt of {len(prompt.ids)} tokens is longer than {room}, for which rollout.max_tokens "
-                f"{self.max_tokens} leaves room"
-            )
-            play.has_no_room = True
-            error = {"message": said, "type": "invalid_request_error", "code": "context_length_exceeded"}
-            raise UpstreamFailed(said, 400, {"error": error})
-        most = min(self.sampling.max_turn_tokens, self.max_tokens - len(prompt.ids), asked.max_tokens or room)
-        seed = derive_seed(play.episode.seed, *_number(play, call))
-        sampling = self.policy.sample(prompt.ids, self.sampling, max_tokens=most, seed=seed)
+        seed = derive_seed(play.episode.seed, play.episode.number_of(call))
         try:
+            most = most_tokens(prompt, self.sampling, self.max_tokens)
+            most = min(most, asked.max_tokens or most)
+            sampling = self.policy.sample(prompt.ids, self.sampling, max_tokens=most, seed=seed)
             turn = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(sampling, self.loop))
+        except ContextFullError as error:
+            play.has_no_room = True
+            said = {"message": str(error), "type": "invalid_request_error", "code": "context_length_exceeded"}
+            raise UpstreamFailed(str(error), 400, {"error": said}) from error
         except ServerError as error:
+            self.died = error if isinstance(error, ServerDiedError) else None
             raise UpstreamFailed(str(error)) from error
         call.sampled = self.chat.sampled_text(turn.ids, turn.logprobs)
         return turn, said_of(self.chat.decode(turn.ids), asked.tool_names, f"{seed:x}")
@@ -92,6 +92,7 @@ class TeacherVoice(Voice):
     teacher: Upstream
     chat: Chat
     version: int | None = None
+    died: ServerDiedError | None = None
 
     async def turn(self, prompt: Prompt, asked: Asked, play: Play, call: ModelCall) -> tuple[SampledTurn, Said]:
         """See `Voice`."""
@@ -116,13 +117,13 @@ class ScriptTeacher(Upstream):
         return await play.seat.run(self._act, asked, play, call)
 
     def _act(self, asked: Asked, play: Play, call: ModelCall) -> Said:
-        env, text = play.seat.env, joined(asked.messages[-1].get("content"))
+        env, text = play.seat.env, asked.messages[-1]["content"]
         assert isinstance(env, MessageEnv), "a script is made from the env itself"
         assert play.newest is not None, "begin() comes first"
         if play not in self._scripts:
             self._scripts[play], text = env.scripted_policy(self.model, play.episode.seed), play.opening.text
-        name = "".join(f"{number:x}" for number in _number(play, call))
-        return said_of(self._scripts[play].act(text, play.newest.info), asked.tool_names, name)
+        action = self._scripts[play].act(text, play.newest.info)
+        return said_of(action, asked.tool_names, f"{play.episode.number_of(call):x}")
 
 
 class CapturedUpstream(Upstream):
@@ -196,12 +197,21 @@ class CapturedAgent(Agent):
         self.env_thread = self.agent.env_thread
 
     async def run(self, play: Play) -> None:
-        """Let the agent play."""
-        try:
-            with self.voice(play) as voice, self.upstream.answers(play, voice):
+        """Let the agent play.
+
+        Raises:
+            ServerDiedError: There was no server left to ask, and the episode has not ended.
+        """
+        with self.voice(play) as voice, self.upstream.answers(play, voice):
+            try:
                 await self.agent.run(play)
-        finally:
-            leave_out(play.episode.calls)
+            except Exception:  # whatever the agent makes of it that its model is gone
+                if voice.died is None:
+                    raise
+            finally:
+                leave_out(play.episode.calls)
+        if voice.died is not None and not play.is_over:
+            raise voice.died
 
 
 def leave_out(calls: Sequence[ModelCall]) -> None:
@@ -223,13 +233,8 @@ def leave_out(calls: Sequence[ModelCall]) -> None:
 
 
 def _comes_again(call: ModelCall, later: Sequence[ModelCall]) -> bool:
-    said = json.dumps(call.reply["content"] or "", ensure_ascii=False).strip('"')
+    said = json.dumps((call.reply or {}).get("content") or "", ensure_ascii=False)[1:-1].strip()
     return bool(said) and any(said in json.dumps(other.messages, ensure_ascii=False) for other in later)
-
-
-def _number(play: Play, call: ModelCall) -> list[int]:
-    """The place of a call in its episode."""
-    return [place for place, kept in enumerate(play.episode.calls) if kept is call]
 
 
 def said_of(text: str, tool_names: list[str], name: str) -> Said:

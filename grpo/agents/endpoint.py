@@ -146,13 +146,13 @@ class Endpoint:
         if play is None or self.upstream is None:
             return _error(404, "there is no such episode, or it has ended")
         form = FORMS[request.url.path.partition("/v1/")[2]]
-        is_translated = form.path not in self.upstream.spoken
+        is_late = play.takes_no_calls()
         try:
             body = await _body(request)
-            asked = form.read(body) if is_translated or play.takes_no_calls() else None
+            asked = form.read(body) if is_late or form.path not in self.upstream.spoken else None
         except ValueError as error:
             return _error(400, str(error))
-        if asked is not None and play.takes_no_calls():
+        if asked is not None and is_late:
             play.episode.late_calls += 1
             return self._written(form, farewell(asked), asked)
         if asked is not None:

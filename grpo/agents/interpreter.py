@@ -52,9 +52,8 @@ class Interpreter:
             raise EvaluationError(f"--agent-python {python}: there is no program that can be run; give a python's path")
         self.python = python
         self.target = target
-        self._open: dict[str, Future[Answer | None]] = {}
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._host: _Host | None = None
+        self._starting = threading.Lock()
         self._requests: SimpleQueue[Any] = SimpleQueue()
 
     def start(self, requests: SimpleQueue[Any]) -> None:
@@ -67,34 +66,12 @@ class Interpreter:
             EvaluationError: It has no such function.
         """
         self._requests = requests
-        ours, theirs = multiprocessing.Pipe()
-        root = str(Path(__file__).resolve().parents[2])
-        with theirs:
-            self._process = subprocess.Popen(
-                [self.python, "-c", BOOT, str(theirs.fileno()), str(os.getpid()), self.target, root],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=2,  # what agents print is no output of the command
-                process_group=0,
-                env={name: value for name, value in os.environ.items() if not name.startswith(SECRET_PREFIX)},
-            )
-        self._connection = ours
-        try:
-            why = json.loads(ours.recv_bytes())["ready"]
-        except (EOFError, OSError):
-            why = f"it ended with status {self._process.wait()}; its words stand above"
-        if why:
-            self.close()
-            raise EvaluationError(f"{self.target} cannot be called by {self.python}: {why}")
-        threading.Thread(target=self._read, args=[ours], name="grpo-agent-interpreter", daemon=True).start()
+        self._running()
 
     def close(self) -> None:
         """End the process, and what its agents have started."""
-        if self._process is not None:
-            self._connection.close()
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        if self._host is not None:
+            self._host.end()
 
     async def play(
         self, token: str, task: AgentTask, tools: list[dict[str, Any]], model: Model | None
@@ -104,30 +81,74 @@ class Interpreter:
         Raises:
             AgentFailed: It raised, or its process has ended.
         """
-        if self._process is None or self._process.poll() is not None:
-            await asyncio.to_thread(self.start, self._requests)
+        host = await asyncio.to_thread(self._running)
+        return await host.play(token, task=asdict(task), tools=tools, model=None if model is None else asdict(model))
+
+    def _running(self) -> "_Host":
+        with self._starting:
+            if self._host is None or self._host.process.poll() is not None:
+                self._host = _Host(self.python, self.target, self._requests)
+            return self._host
+
+
+class _Host:
+    """One process, from its start to its end."""
+
+    def __init__(self, python: str, target: str, requests: SimpleQueue[Any]):
+        self.python = python
+        self._requests = requests
+        self._open: dict[str, Future[Answer | None]] = {}
+        self._sending = threading.Lock()
+        self._connection, theirs = multiprocessing.Pipe()
+        root = str(Path(__file__).resolve().parents[2])
+        with theirs:
+            self.process = subprocess.Popen(
+                [python, "-c", BOOT, str(theirs.fileno()), str(os.getpid()), target, root],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what agents print is no output of the command
+                process_group=0,
+                env={name: value for name, value in os.environ.items() if not name.startswith(SECRET_PREFIX)},
+            )
+        try:
+            why = json.loads(self._connection.recv_bytes())["ready"]
+        except (EOFError, OSError):
+            why = f"it ended with status {self.process.wait()}; its words stand above"
+        if why:
+            self.end()
+            raise EvaluationError(f"{target} cannot be called by {python}: {why}")
+        threading.Thread(target=self._read, name="grpo-agent-interpreter", daemon=True).start()
+
+    def end(self) -> None:
+        """Kill it, and what its agents have started."""
+        self._connection.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    async def play(self, token: str, **about: Any) -> Answer | None:
+        """See `Interpreter`."""
         future = self._open[token] = Future[Answer | None]()
-        about = {"task": asdict(task), "tools": tools, "model": None if model is None else asdict(model)}
         try:
             self._send(play=token, **about)
             return await asyncio.wrap_future(future)
         finally:
-            self._open.pop(token, None)
+            del self._open[token]
 
     def _send(self, **message: Any) -> None:
         content = json.dumps(message, ensure_ascii=False, default=str).encode(errors="replace")
-        with self._lock:
+        with self._sending:
             try:
                 self._connection.send_bytes(content)
             except OSError as error:
                 raise AgentFailed(f"the process of {self.python} has ended ({error})") from error
 
-    def _read(self, connection: Any) -> None:
+    def _read(self) -> None:
         try:
             while True:
-                self._take(json.loads(connection.recv_bytes()))
+                self._take(json.loads(self._connection.recv_bytes()))
         except (EOFError, OSError):
-            status = self._process.wait() if self._process else "none"
+            status = self.process.wait()
             for future in list(self._open.values()):
                 if not future.done():
                     future.set_exception(AgentFailed(f"the process of {self.python} has ended with status {status}"))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from grpo.chat import Chat
-from grpo.chat.tree import CallTree
+from grpo.chat.tree import CallTree, Prompt
 from grpo.envs.message_env import Observation
 from grpo.episodes.play import Play, Turn
 from grpo.episodes.player import Agent
@@ -22,8 +22,7 @@ class PolicyAgent(Agent):
         policy: Who is asked.
         chat: Messages to ids and back.
         sampling: How to sample.
-        max_tokens: What the policy sees at once, the turn it samples included. An episode goes on while there is room
-            for half a turn of ``sampling.max_turn_tokens``.
+        max_tokens: What the policy sees at once, the turn it samples included.
     """
 
     policy: Policy
@@ -41,19 +40,11 @@ class PolicyAgent(Agent):
             ServerError: The policy was not sampled.
         """
         episode, tree = play.episode, CallTree(self.chat, play.episode)
-        room = self.max_tokens - max(1, self.sampling.max_turn_tokens // 2)
         with self.policy.session(episode.task) as policy:
 
             async def speak(_: Observation) -> Turn:
                 prompt = tree.following(episode.messages, episode.tools)
-                if len(prompt.ids) > room:
-                    raise ContextFullError(
-                        f"the {'next' if episode.calls else 'first'} prompt has {len(prompt.ids)} tokens; "
-                        f"rollout.max_tokens {self.max_tokens} with rollout.max_turn_tokens "
-                        f"{self.sampling.max_turn_tokens} leaves room for one of {room}. "
-                        "Raise rollout.max_tokens or give the env less to say"
-                    )
-                most = min(self.sampling.max_turn_tokens, self.max_tokens - len(prompt.ids))
+                most = most_tokens(prompt, self.sampling, self.max_tokens)
                 seed = derive_seed(episode.seed, episode.num_turns)
                 turn = await policy.sample(prompt.ids, self.sampling, max_tokens=most, seed=seed)
                 call = tree.said(prompt, turn.ids, turn.logprobs, policy.version)
@@ -62,3 +53,20 @@ class PolicyAgent(Agent):
                 return Turn(self.chat.decode(turn.ids))
 
             await play.converse(speak)
+
+
+def most_tokens(prompt: Prompt, sampling: SamplingParams, max_tokens: int) -> int:
+    """How many tokens the turn after a prompt may have: an episode goes on while there is room for half a turn.
+
+    Raises:
+        ContextFullError: There is none.
+    """
+    room = max_tokens - max(1, sampling.max_turn_tokens // 2)
+    if len(prompt.ids) > room:
+        which = "next" if any(message["role"] == "assistant" for message in prompt.messages) else "first"
+        raise ContextFullError(
+            f"the {which} prompt has {len(prompt.ids)} tokens; rollout.max_tokens {max_tokens} with "
+            f"rollout.max_turn_tokens {sampling.max_turn_tokens} leaves room for one of {room}. Raise rollout.max_tokens "
+            "or give the env less to say"
+        )
+    return min(sampling.max_turn_tokens, max_tokens - len(prompt.ids))

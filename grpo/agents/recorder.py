@@ -26,7 +26,6 @@ class CallRecorder:
     def __init__(self, play: Play, messages: Any, upstream: Upstream, *, is_chat: bool = True):
         self._began = time.perf_counter()
         self._is_chat = is_chat
-        self.play = play
         self._pieces: dict[int, dict[str, Any]] = {}
         self._text: list[str] = []
         self._refusal: list[str] = []

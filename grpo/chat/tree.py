@@ -57,6 +57,10 @@ class _Said:
     shown: list[int]  # ids behind the call that it follows
 
 
+_Place = tuple[frozenset[str], tuple[str, ...]]
+"""The tools that are offered, and a history in its canonical form, the newest turn included."""
+
+
 class CallTree:
     """Gives the prompts of an episode, and keeps what was said to them.
 
@@ -68,9 +72,7 @@ class CallTree:
     def __init__(self, chat: Chat, episode: Episode):
         self.chat = chat
         self.episode = episode
-        self._said: dict[
-            tuple[frozenset[str], tuple[str, ...]], list[_Said]
-        ] = {}  # by tools and history, turn included
+        self._said: dict[_Place, list[_Said]] = {}
         self._keys: dict[int, tuple[Message, str]] = {}  # an env's messages come again, turn after turn
 
     def following(self, messages: Sequence[Message], tools: list[dict[str, Any]]) -> Prompt:
@@ -123,8 +125,7 @@ class CallTree:
         call.differs = prompt.differs
         call.sampled_ids, call.logprobs = ids, logprobs
         call.prompt_tokens, call.completion_tokens = len(prompt.ids), len(ids)
-        number = next(place for place, kept in enumerate(self.episode.calls) if kept is call)
-        self._goes_on(prompt, ids, sent, number, [])
+        self._goes_on(prompt, ids, sent, self.episode.number_of(call), [])
         return call
 
     def shown(self, prompt: Prompt, ids: list[int], sent: Message | None = None) -> None:
@@ -144,7 +145,7 @@ class CallTree:
     def _differs(self, keys: tuple[str, ...], offered: frozenset[str]) -> str:
         """The first message that is not as it was in the nearest history, and how it differs."""
 
-        def common(place: tuple[frozenset[str], tuple[str, ...]]) -> tuple[int, bool]:
+        def common(place: _Place) -> tuple[int, bool]:
             pairs = zip(place[1], keys, strict=False)
             return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)), place[0] == offered
 
@@ -188,7 +189,7 @@ class CallTree:
 def canonical(message: Mapping[str, Any]) -> str:
     """A message in the form in which histories are compared: what frameworks change on the way does not count.
 
-    Null is empty text, parts are joined, a developer is the system; thoughts and blanks at the ends go. Arguments of a
+    Null is empty text, a developer is the system; thoughts and blanks at the ends go. Arguments of a
     call are JSON with sorted keys, or the call's id where they are no JSON object. Other ids and names do not count.
     """
     calls = [[call["function"].get("name"), _arguments(call)] for call in _calls(message)]
@@ -213,10 +214,7 @@ def _role(message: Mapping[str, Any]) -> str:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        content = "".join(part if isinstance(part, str) else str(part.get("text") or "") for part in content)
-    return (content or "").encode(errors="replace").decode()  # a lone surrogate has no UTF-8
+    return (message.get("content") or "").encode(errors="replace").decode()  # a lone surrogate has no UTF-8
 
 
 def _unordered(tools: Sequence[Mapping[str, Any]]) -> frozenset[str]:

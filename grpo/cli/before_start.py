@@ -9,13 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 from grpo.agents.own import own_agent
-from grpo.cli.options import TASKS_ENV
 from grpo.config import REWARDS, TrainConfig, dotted
 from grpo.devices.memory import cpu_needs
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape, check_trainable, shape_at_hand
 from grpo.envs.message_env import MessageEnv, check_env
-from grpo.envs.registry import takes_split, with_split
+from grpo.envs.registry import TASKS_ENV, takes_split, with_split
 from grpo.envs.tasks import read_tasks
 from grpo.episodes.marking import check_markable
 from grpo.errors import ConfigError, EnvError

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from grpo.config import recipe_names, settings_of
+from grpo.envs.registry import TASKS_ENV
 from grpo.settings import Settings
 
 Command = Callable[..., None]
@@ -24,10 +25,6 @@ OPTION_NAMES = {"answer_judge.model": "--answer-judge", "judge.rubric": "--rubri
 """Options that are not called as their settings are: ``judge.model`` is ``--judge-model``."""
 
 METAVARS: dict[Any, str] = {int: "INTEGER", float: "NUMBER", str: "TEXT", bool: "true|false", dict: "JSON"}
-
-
-TASKS_ENV = "grpo.envs.tasks:Tasks-v0"
-"""What ``--tasks`` plays."""
 
 
 def setting_options(

@@ -13,6 +13,9 @@ from typing import Any
 from grpo.errors import EnvError, describe
 from grpo.machine.user_code import import_user_module
 
+TASKS_ENV = "grpo.envs.tasks:Tasks-v0"
+"""What ``--tasks`` plays."""
+
 ENTRY_POINT_GROUP = "gymnasium.envs"
 
 

@@ -23,7 +23,6 @@ from grpo.seeds import derive_seed
 from grpo.types import Message
 from judges.common.files import json_object
 
-ENV_ID = "grpo.envs.tasks:Tasks-v0"
 MAX_CHARS = 1_000_000
 """Of a prompt or an answer."""
 

@@ -83,7 +83,7 @@ class Play:
         return self.terminated or self.truncated or self.is_cut
 
     def takes_no_calls(self) -> bool:
-        """Whether the agent is to end, and its model is not to be asked again."""
+        """Whether the agent is to end, and its model is not to be asked again; it may ask as often as it may act."""
         self.is_cut = self.is_cut or (not self.is_over and len(self.episode.calls) >= self.max_turns)
         return self.is_over or self.has_no_room
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
+from grpo.agents.policy import most_tokens
 from grpo.chat import Chat, load_tokenizer
 from grpo.chat.tree import CallTree, Prompt
 from grpo.config import TrainConfig
@@ -32,6 +33,7 @@ from grpo.errors import ConfigError, ContextFullError
 from grpo.learner.advantages import has_spread
 from grpo.learner.local_engine import LocalEngine
 from grpo.runs.retention import checkpoint_name
+from grpo.serving.policy import SamplingParams
 from grpo.settings import RolloutSettings
 from grpo.training.batch import Batch
 from grpo.training.pace import Began
@@ -177,12 +179,16 @@ def play(
     sample: Sample, envs: Sequence[MessageEnv], episodes: Sequence[Episode], chat: Chat, settings: RolloutSettings
 ) -> None:
     """Play the episodes to their end, a turn of all at once, within the limits of `grpo.agents.policy.PolicyAgent`."""
-    longest_prompt = settings.max_tokens - max(1, settings.max_turn_tokens // 2)
     asked: list[tuple[Play, CallTree, Prompt]] = []
+    sampling = SamplingParams(max_turn_tokens=settings.max_turn_tokens)
 
     def ask(play: Play, tree: CallTree) -> None:
         prompt = tree.following(play.episode.messages, play.episode.tools)
-        full = None if len(prompt.ids) <= longest_prompt else ContextFullError("no room for another turn")
+        full = None
+        try:
+            most_tokens(prompt, sampling, settings.max_tokens)
+        except ContextFullError as error:
+            full = error
         if play.is_over or full:
             play.episode.ending, _ = ending_of(play, full)
         else:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from grpo.agents.wire.form import Asked, Form, Said, listed, rest_of
+from grpo.agents.wire.form import Asked, Form, Said, joined, listed, rest_of
 
 
 class Chat(Form):
@@ -18,7 +18,8 @@ class Chat(Form):
             raise ValueError(f"n={body['n']}: one reply is given to a request; ask again for another")
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         options = rest_of(body, "messages", "tools", "max_tokens", "max_completion_tokens", "n")
-        return Asked(listed(body, "messages"), listed(body, "tools"), limit, bool(body.get("stream")), options)
+        messages = [message | {"content": joined(message.get("content"))} for message in listed(body, "messages")]
+        return Asked(messages, listed(body, "tools"), limit, bool(body.get("stream")), options)
 
     def whole(self, said: Said, model: str) -> dict[str, Any]:
         """See `Form`."""

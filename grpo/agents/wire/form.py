@@ -13,7 +13,7 @@ class Asked:
     """A request, as OpenAI's chat has it.
 
     Attributes:
-        messages: The whole history.
+        messages: The whole history; every content is a text.
         tools: Function schemas.
         max_tokens: Most tokens of the turn, where that was asked.
         streamed: Whether the turn is to be written in events.

@@ -12,8 +12,9 @@ from grpo.agents.function import FunctionAgent
 from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
 from grpo.episodes.player import Player, planned_episodes
+from grpo.errors import ServerDiedError
 from grpo.serving.policy import SamplingParams
-from grpo.types import Task
+from grpo.types import Episode, Task
 from judges.common.tool_calls import format_call
 from tests.support import agents
 from tests.support.envs import SUMS_ENV
@@ -26,16 +27,22 @@ DOUBLE = "I double it. " + '<tool_call>\n{"name":  "double", "arguments": {"numb
 
 async def captured(agent, turns, *, count=1, max_tokens=4000, max_turns=1000):
     """Episodes of an agent whose model says ``turns``."""
-    chat, sampling = ByteChat(), SamplingParams(1.0, 200)
-    policy = ScriptedPolicy(chat, turns)
+    policy, episodes = ScriptedPolicy(ByteChat(), turns), list[Episode]()
+    await played(agent, policy, count=count, max_tokens=max_tokens, max_turns=max_turns, on_done=episodes.append)
+    return episodes, policy
+
+
+async def played(agent, policy, *, count=1, max_tokens=4000, max_turns=1000, on_done=None):
+    """The player of episodes of an agent whose model is a policy."""
+    chat, sampling = policy.chat, SamplingParams(1.0, 200)
     upstream = CapturedUpstream()
     async with FunctionAgent(agent, upstream) as inner:
         pool = EnvPool(SUMS_ENV, {}, home=inner.env_thread)
         voice = PolicyVoice(policy, sampling, max_tokens, chat)
         player = Player(CapturedAgent(inner, upstream, lambda _: nullcontext(voice)), pool, max_turns=max_turns)
         tasks = [Task(0, str(4 + number)) for number in range(count)]
-        episodes = await player.all(planned_episodes(tasks, 1, "test"))
-    return episodes, policy
+        await player.all(planned_episodes(tasks, 1, "test"), on_done=on_done)
+    return player
 
 
 def by_responses_loop(task, tools, model):
@@ -155,6 +162,33 @@ async def test_a_call_beside_the_work_is_not_learned_from(agent, left_out, rows)
     assert episode.calls[-1].asked.get("tools") == ["double", "return_final_answer"]
     if agent is with_a_guard:
         assert episode.calls[0].asked == {"temperature": 0.2}
+
+
+def showing_a_picture(task, tools, model):
+    import httpx
+
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
+    asked = {"messages": [{"role": "user", "content": [{"type": "text", "text": "?"}, picture]}]}
+    with httpx.Client(base_url=model.base_url, trust_env=False) as client:
+        refused = client.post("chat/completions", json=asked)
+        assert (refused.status_code, "the model reads text alone" in refused.text) == (400, True)
+        asked["messages"][0]["content"].pop()
+        return client.post("chat/completions", json=asked).json()["choices"][0]["message"]["content"]
+
+
+async def test_a_picture_is_refused_and_parts_of_text_are_joined():
+    (episode,), _ = await captured(showing_a_picture, ["8"])
+    assert (episode.answer.text, episode.calls[0].messages) == ("8", [{"role": "user", "content": "?"}]), episode.error
+
+
+class Gone(ScriptedPolicy):
+    async def sample(self, *args, **kwargs):
+        raise ServerDiedError("the server is gone")
+
+
+async def test_a_server_that_died_is_told_to_the_player_whatever_the_agent_makes_of_it():
+    player = await played(agents.by_chat, Gone(ByteChat(), []))
+    assert isinstance(player.lost, ServerDiedError)
 
 
 def losing_patience(task, tools, model):

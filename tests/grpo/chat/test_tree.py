@@ -49,7 +49,6 @@ def _call(tree):
     [
         assistant(),
         assistant(""),
-        assistant([{"type": "text", "text": ""}]),
         assistant(arguments='{"keywords":["Atlas"]}', refusal=None, audio=None),
         assistant(arguments={"keywords": ["Atlas"]}),
         assistant(reasoning_content=""),
@@ -58,7 +57,7 @@ def _call(tree):
 def test_a_turn_that_comes_back_in_another_form_is_carried_on(again):
     asked = [
         {**ASKED[0], "role": "developer"},
-        {"role": "user", "content": [{"type": "text", "text": ASKED[1]["content"]}]},
+        {**ASKED[1], "name": "me"},
     ]
     tree, first, ids, (second,) = calls_of([*asked, again, RESULT], said='  {"keywords":  odd blanks}')
     assert (second.follows, second.kept) == (0, len(first.ids) + len(ids))

@@ -8,7 +8,8 @@ from click.testing import CliRunner
 from grpo.cli.evaluate import evaluate
 from grpo.cli.train import train
 from grpo.envs.message_env import MessageEnv
-from grpo.envs.tasks import ENV_ID, read_tasks
+from grpo.envs.registry import TASKS_ENV
+from grpo.envs.tasks import read_tasks
 from grpo.errors import DataError, EnvError
 from grpo.types import Task
 from tests.support.evaluations import rows
@@ -26,7 +27,7 @@ SUMS = [
 
 
 def test_a_task_is_a_prompt_and_the_first_answer_ends_it(tmp_path):
-    env = MessageEnv(ENV_ID, {"file": written(tmp_path, *SUMS)})
+    env = MessageEnv(TASKS_ENV, {"file": written(tmp_path, *SUMS)})
     begun = env.reset(Task(0, "q4"))
     assert (begun.text, begun.tools, begun.metrics) == ("What is 4 + 4?", [], {"answered": 0.0, "success": 0.0})
     ended = env.step(" 8\n")
@@ -39,16 +40,16 @@ def test_a_task_is_a_prompt_and_the_first_answer_ends_it(tmp_path):
 
 def test_one_task_of_five_is_held_out_unless_the_file_says_otherwise(tmp_path):
     path = written(tmp_path, *SUMS)
-    names = {split: MessageEnv(ENV_ID, {"file": path, "split": split}).scenario_ids() for split in ("train", "test")}
+    names = {split: MessageEnv(TASKS_ENV, {"file": path, "split": split}).scenario_ids() for split in ("train", "test")}
     assert sorted(names["train"] + names["test"]) == sorted(task["id"] for task in SUMS)
     assert 1 <= len(names["test"]) <= 8
-    assert names["test"] == MessageEnv(ENV_ID, {"file": path, "split": "test"}).scenario_ids(), "by a hash of the id"
+    assert names["test"] == MessageEnv(TASKS_ENV, {"file": path, "split": "test"}).scenario_ids(), "by a hash of the id"
     own = written(
         tmp_path, {"prompt": "a", "split": "dev"}, {"messages": [{"role": "user", "content": "b"}], "split": "dev"}
     )
-    assert MessageEnv(ENV_ID, {"file": own, "split": "dev"}).scenario_ids() == ["1", "2"]
+    assert MessageEnv(TASKS_ENV, {"file": own, "split": "dev"}).scenario_ids() == ["1", "2"]
     with pytest.raises(EnvError, match="no task of the split 'test'; it has dev"):
-        MessageEnv(ENV_ID, {"file": own, "split": "test"})
+        MessageEnv(TASKS_ENV, {"file": own, "split": "test"})
 
 
 @pytest.mark.parametrize(
