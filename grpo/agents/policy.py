@@ -66,7 +66,7 @@ def most_tokens(prompt: Prompt, sampling: SamplingParams, max_tokens: int) -> in
         which = "next" if any(message["role"] == "assistant" for message in prompt.messages) else "first"
         raise ContextFullError(
             f"the {which} prompt has {len(prompt.ids)} tokens; rollout.max_tokens {max_tokens} with "
-            f"rollout.max_turn_tokens {sampling.max_turn_tokens} leaves room for one of {room}. Raise rollout.max_tokens "
-            "or give the env less to say"
+            f"rollout.max_turn_tokens {sampling.max_turn_tokens} leaves room for one of {room}. Raise "
+            "rollout.max_tokens or give the env less to say"
         )
     return min(sampling.max_turn_tokens, max_tokens - len(prompt.ids))
