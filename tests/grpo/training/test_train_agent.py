@@ -26,7 +26,7 @@ task = json.load(open(os.environ["AGENT_TASK_FILE"]))
 body = {"model": "m", "messages": [{"role": "user", "content": task["question"]}], "tools": task["tools"]}
 request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode())
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-print(json.load(opener.open(request))["choices"][0]["message"]["content"] or "nothing")
+print("said", json.load(opener.open(request))["choices"][0]["message"]["content"])
 """
 
 
