@@ -99,6 +99,10 @@ class RolloutSettings(Settings):
         description="where the model's chat template rewrites earlier turns: fork a segment that begins with what it "
         "shows, or append and leave the turns as they were sampled",
     )
+    learn_auxiliary: bool = Field(
+        default=False,
+        description="learn from an agent's calls without tools, too, of which nothing comes again in a later call",
+    )
     chat_template_kwargs: dict[str, Any] = Field(
         default_factory=dict,
         description="variables for the model's chat template",

@@ -138,15 +138,18 @@ class ModelCall:
         logprobs: Of each sampled id, by the sampler (natural log, temperature applied).
         sampled: The tokens of the reply as text with their logprobs, for people; see `Chat.sampled_text`.
         finish_reason: The server's: ``stop`` or ``length``.
-        asked: What else the request asked for, by its name; of tools their names.
+        asked: What else the request asked for, by its name.
+        tools: Schemas of the functions that the request offered.
         shared: How many messages at the front are those of the call before; only the rest is kept.
         messages: The new messages.
         reply: The model's message.
+        other_replies: Further ones, where a request asked for several.
         prompt_tokens: As the server counted.
         completion_tokens: As the server counted.
         status: HTTP status, 0 where no answer came.
         error: What went wrong, "" where nothing did.
         is_context_full: Whether that is a prompt longer than the model takes.
+        began: Seconds from the beginning of the episode to the request.
         seconds: From request to the end of the reply.
         first_token_seconds: To the first piece of a streamed reply.
         cost: In US dollars, where known.
@@ -164,14 +167,17 @@ class ModelCall:
     sampled: list[str | float] = field(default_factory=list)
     finish_reason: str = ""
     asked: dict[str, Any] = field(default_factory=dict)
+    tools: list[dict[str, Any]] = field(default_factory=list)
     shared: int = 0
     messages: list[Any] = field(default_factory=list)
     reply: Any = None
+    other_replies: list[Any] = field(default_factory=list)
     prompt_tokens: int = 0
     completion_tokens: int = 0
     status: int = 0
     error: str = ""
     is_context_full: bool = False
+    began: float = 0.0
     seconds: float = 0.0
     first_token_seconds: float | None = None
     cost: float | None = None

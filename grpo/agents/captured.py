@@ -97,7 +97,7 @@ class TeacherVoice(Voice):
     async def turn(self, prompt: Prompt, asked: Asked, play: Play, call: ModelCall) -> tuple[SampledTurn, Said]:
         """See `Voice`."""
         said = await self.teacher.said(asked, play, call)
-        ids = [*self.chat.encode(self.chat.turn_text(said.message, asked.tools)), self.chat.stop_token_ids[0]]
+        ids = self.chat.turn_ids(self.chat.turn_text(said.message, asked.tools))
         return SampledTurn(ids, [0.0] * len(ids), said.finish_reason), said
 
 
@@ -164,7 +164,6 @@ class CapturedUpstream(Upstream):
         counts = {"prompt_tokens": len(prompt.ids), "completion_tokens": len(turn.ids)}
         said = replace(said, finish_reason=turn.finish_reason, **counts)
         tree.said(prompt, turn.ids, turn.logprobs, voice.version, call=call, sent=said.message)
-        call.finish_reason = turn.finish_reason
         return said
 
     async def close(self) -> None:
@@ -186,11 +185,13 @@ class CapturedAgent(Agent):
         agent: Asks ``upstream`` through its endpoint; opened by whoever uses this.
         upstream: What it asks.
         voice: Who answers, made for each episode.
+        learn_auxiliary: See `leave_out`.
     """
 
     agent: Agent
     upstream: CapturedUpstream
     voice: Callable[[Play], AbstractContextManager[Voice]]
+    learn_auxiliary: bool = False
 
     def __post_init__(self) -> None:
         """Its envs are called where the agent's are."""
@@ -209,26 +210,27 @@ class CapturedAgent(Agent):
                 if voice.died is None:
                     raise
             finally:
-                leave_out(play.episode.calls)
+                leave_out(play.episode.calls, learn_auxiliary=self.learn_auxiliary)
         if voice.died is not None and not play.is_over:
             raise voice.died
 
 
-def leave_out(calls: Sequence[ModelCall]) -> None:
+def leave_out(calls: Sequence[ModelCall], *, learn_auxiliary: bool = False) -> None:
     """Say of each call whether it is learned from.
 
     A call that was asked again and led nowhere, while its twin led on, is ``retried``. A call is ``auxiliary`` that has
     no tools while others of the episode have, and nothing of which comes again in a later call: a guard, a planner.
+    Such calls are left out, too, but for ``learn_auxiliary``.
     """
     followed = {call.follows for call in calls}
     led_on = {(call.follows, tuple(call.prompt_ids)) for number, call in enumerate(calls) if number in followed}
-    with_tools = any(call.asked.get("tools") for call in calls)
+    with_tools = any(call.tools for call in calls) and not learn_auxiliary
     for number, call in enumerate(calls):
         if not call.sampled_ids or number in followed:
             continue
         if (call.follows, tuple(call.prompt_ids)) in led_on:
             call.left_out = "retried"
-        elif with_tools and not call.asked.get("tools") and not _comes_again(call, calls[number + 1 :]):
+        elif with_tools and not call.tools and not _comes_again(call, calls[number + 1 :]):
             call.left_out = "auxiliary"
 
 

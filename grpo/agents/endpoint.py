@@ -33,7 +33,7 @@ from uvicorn import Config, Server
 
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import Reply, Upstream, UpstreamFailed
-from grpo.agents.wire import FORMS, Asked, Form, Said, SaidCall
+from grpo.agents.wire import FORMS, Asked, Form, Said, SaidCall, unread
 from grpo.agents.wire.anthropic import COUNT_TOKENS
 from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Play
@@ -147,30 +147,33 @@ class Endpoint:
             return _error(404, "there is no such episode, or it has ended")
         form = FORMS[request.url.path.partition("/v1/")[2]]
         is_late = play.takes_no_calls()
+        is_spoken = form.path in self.upstream.spoken
+        body: dict[str, Any] = {}
         try:
             body = await _body(request)
-            asked = form.read(body) if is_late or form.path not in self.upstream.spoken else None
+            asked = form.read(body)
         except ValueError as error:
-            return _error(400, str(error))
-        if asked is not None and is_late:
+            if not body or is_late or not is_spoken:
+                return _error(400, str(error))
+            asked = unread(body)
+        if is_late:
             play.episode.late_calls += 1
             return self._written(form, farewell(asked), asked)
-        if asked is not None:
+        if not is_spoken:
             return await self._translated(request, play, form, asked)
-        is_chat = form.path == "chat/completions"
-        recorder = CallRecorder(play, body.get("messages" if is_chat else "input"), self.upstream, is_chat=is_chat)
+        recorder = CallRecorder(play, asked, self.upstream, form.path)
         hidden = _ask_for_usage(form.path, body)
         try:
             reply = await self.upstream.ask(form.path, body)
         except UpstreamFailed as error:
             recorder.refused(error)
             return JSONResponse(error.body, error.status or 502)
-        except asyncio.CancelledError:  # the agent hung up
-            recorder.failed("the agent hung up before the reply", 499)
-            raise
         if reply.events is not None:
             return StreamingResponse(_stream(reply, recorder, hidden), media_type="text/event-stream")
-        recorder.whole(reply.body, reply.cost)
+        if await request.is_disconnected():
+            recorder.failed("the agent hung up before the reply", 499)
+        else:
+            recorder.whole(reply.body, reply.cost)
         return JSONResponse(reply.body)
 
     async def _translated(self, request: Request, play: Play, form: Form, asked: Asked) -> Response:
@@ -197,8 +200,7 @@ class Endpoint:
 
     async def _said(self, play: Play, asked: Asked) -> Said:
         assert self.upstream is not None, "there is a model"
-        recorder = CallRecorder(play, asked.messages, self.upstream)
-        recorder.call.asked = asked.options | ({"tools": asked.tool_names} if asked.tools else {})
+        recorder = CallRecorder(play, asked, self.upstream)
         try:
             said = await self.upstream.said(asked, play, recorder.call)
         except UpstreamFailed as error:

@@ -50,13 +50,14 @@ class PolicyAgents:
             with policy.session(play.episode.task) as served:
                 yield PolicyVoice(served, sampling, most, chat)
 
-        return CapturedAgent(self._own, self._upstream, voice)
+        return CapturedAgent(self._own, self._upstream, voice, self.rollout.learn_auxiliary)
 
     def taught(self, teacher: Upstream, chat: Chat) -> Agent:
         """The user's agent with ``teacher`` as its model, in the tokens of who will imitate it."""
         assert self._own is not None, "there is an agent of the user's"
         self._upstream.teachers.append(teacher)
-        return CapturedAgent(self._own, self._upstream, lambda _: nullcontext(TeacherVoice(teacher, chat)))
+        voice = TeacherVoice(teacher, chat)
+        return CapturedAgent(self._own, self._upstream, lambda _: nullcontext(voice), self.rollout.learn_auxiliary)
 
     async def open(self) -> None:
         """Get ready; from any event loop."""

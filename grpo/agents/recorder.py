@@ -1,12 +1,15 @@
-"""Keeps what an episode asked of a model and what it got: messages, tokens, cost, latency; whole or streamed."""
+"""Keeps what an episode asked of a model and what it got: messages, tools, options, tokens, cost, times.
+
+The record has the form of OpenAI's chat, whatever form was asked (`grpo.agents.wire`).
+"""
 
 import time
 from typing import Any
 
 from grpo.agents.upstream import ABORTED, Upstream, UpstreamFailed, said_of
-from grpo.agents.wire import Said
+from grpo.agents.wire import FORMS, Asked, Said
 from grpo.episodes.play import Play
-from grpo.types import ModelCall
+from grpo.types import Message, ModelCall
 from judges.llm.client import dollars
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
@@ -18,23 +21,22 @@ class CallRecorder:
 
     Args:
         play: Where it belongs.
-        messages: The history that the request holds.
+        asked: The request.
         upstream: The model that is really asked.
-        is_chat: Whether the reply has the form of chat completions; else that of responses.
+        path: Of the form in which it replies.
     """
 
-    def __init__(self, play: Play, messages: Any, upstream: Upstream, *, is_chat: bool = True):
+    def __init__(self, play: Play, asked: Asked, upstream: Upstream, path: str = "chat/completions"):
         self._began = time.perf_counter()
-        self._is_chat = is_chat
-        self._pieces: dict[int, dict[str, Any]] = {}
-        self._text: list[str] = []
-        self._refusal: list[str] = []
+        self._form = FORMS[path]
+        self._choices: dict[int, _Pieces] = {}
         self._where = upstream.where
-        listed = messages if isinstance(messages, list) else [messages]
         before = play.last_request
-        shared = len(before) if listed[: len(before)] == before else 0
-        play.last_request = listed
-        self.call = ModelCall(upstream.model, shared=shared, messages=listed[shared:])
+        shared = len(before) if asked.messages[: len(before)] == before else 0
+        play.last_request = asked.messages
+        self.call = ModelCall(upstream.model, shared=shared, messages=asked.messages[shared:], tools=asked.tools)
+        self.call.asked = asked.options | ({"max_tokens": asked.max_tokens} if asked.max_tokens else {})
+        self.call.began = round(self._began - play.began, 6)
         play.episode.calls.append(self.call)
 
     def failed(self, error: str, status: int = 0) -> None:
@@ -50,18 +52,13 @@ class CallRecorder:
     def whole(self, body: dict[str, Any], cost: float | None) -> None:
         """A reply in one piece."""
         self.call.status = 200
-        if self._is_chat:
-            choices = body.get("choices") or [{}]
-            self.call.reply = choices[0].get("message")
-        else:
-            self.call.reply = body.get("output")
-        self._usage(body.get("usage"))
+        self._replied(body)
         self.call.cost = cost if cost is not None else self.call.cost
         self._ended()
 
     def said(self, said: Said) -> None:
         """A turn that was asked for in a form which the upstream does not speak."""
-        self.call.status, self.call.reply = 200, said.message
+        self.call.status, self.call.reply, self.call.finish_reason = 200, said.message, said.finish_reason
         self.call.prompt_tokens, self.call.completion_tokens = said.prompt_tokens, said.completion_tokens
         self._ended()
 
@@ -75,48 +72,32 @@ class CallRecorder:
             self.call.first_token_seconds = time.perf_counter() - self._began
         if (broken := _broken(event)) is not None:
             self.failed(f"{self._where} sent an error in its stream: {said_of(broken)}", 502)
-        if not self._is_chat:
+        if "choices" not in event:
             if event.get("type") in _ENDS and isinstance(response := event.get("response"), dict):
-                self.call.reply = response.get("output")
-                self._usage(response.get("usage"))
+                self._replied(response)
             return
         self._usage(event.get("usage"))
         try:
-            self._chat_pieces(event)
+            for choice in event["choices"] or ():
+                if (end := choice.get("finish_reason")) in ABORTED:
+                    raise UpstreamFailed(f"{self._where} broke off its reply ({end})", 502)
+                self._choices.setdefault(choice.get("index") or 0, _Pieces()).add(choice)
         except (TypeError, AttributeError) as error:
             raise UpstreamFailed(f"{self._where} sent a piece of a reply that cannot be read ({error})", 502) from error
-
-    def _chat_pieces(self, event: dict[str, Any]) -> None:
-        for choice in event.get("choices") or ():
-            if (end := choice.get("finish_reason")) in ABORTED:
-                raise UpstreamFailed(f"{self._where} broke off its reply ({end})", 502)
-            delta = choice.get("delta") or {}
-            if isinstance(delta.get("content"), str):
-                self._text.append(delta["content"])
-            if isinstance(delta.get("refusal"), str):
-                self._refusal.append(delta["refusal"])
-            for piece in delta.get("tool_calls") or ():
-                self._tool_piece(piece)
 
     def streamed(self) -> None:
         """The last piece was there; one of them may have been an error."""
         if not self.call.error:
             self.call.status = 200
-        if self._is_chat:
-            calls = [self._pieces[index] for index in sorted(self._pieces)]
-            reply: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
-            reply |= {"refusal": "".join(self._refusal)} if self._refusal else {}
-            self.call.reply = reply | ({"tool_calls": calls} if calls else {})
+        if self._choices:
+            choices = [choice for _, choice in sorted(self._choices.items())]
+            self._replied({"choices": [{"message": c.message(), "finish_reason": c.finish_reason} for c in choices]})
         self._ended()
 
-    def _tool_piece(self, piece: dict[str, Any]) -> None:
-        call = self._pieces.setdefault(
-            piece.get("index", 0), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-        )
-        call["id"] = piece.get("id") or call["id"]
-        function = piece.get("function") or {}
-        call["function"]["name"] += function.get("name") or ""
-        call["function"]["arguments"] += function.get("arguments") or ""
+    def _replied(self, body: dict[str, Any]) -> None:
+        (self.call.reply, self.call.finish_reason), *others = self._form.choices(body)
+        self.call.other_replies = [message for message, _ in others]
+        self._usage(body.get("usage"))
 
     def _usage(self, usage: Any) -> None:
         if not isinstance(usage, dict):
@@ -127,6 +108,35 @@ class CallRecorder:
 
     def _ended(self) -> None:
         self.call.seconds = round(time.perf_counter() - self._began, 6)
+
+
+class _Pieces:
+    """A streamed choice, as far as it has come."""
+
+    def __init__(self) -> None:
+        self.finish_reason = ""
+        self._texts: dict[str, str] = {"content": ""}
+        self._calls: dict[int, dict[str, Any]] = {}
+
+    def add(self, choice: dict[str, Any]) -> None:
+        """Take what came next."""
+        self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        delta = choice.get("delta") or {}
+        for name in ("content", "refusal", "reasoning_content", "reasoning"):
+            if isinstance(delta.get(name), str):
+                self._texts[name] = self._texts.get(name, "") + delta[name]
+        for piece in delta.get("tool_calls") or ():
+            empty = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+            call = self._calls.setdefault(piece.get("index", 0), empty)
+            call["id"] = piece.get("id") or call["id"]
+            for name in ("name", "arguments"):
+                call["function"][name] += (piece.get("function") or {}).get(name) or ""
+
+    def message(self) -> Message:
+        """All of it."""
+        message = {"role": "assistant", **self._texts, "content": self._texts["content"] or None}
+        calls = [call for _, call in sorted(self._calls.items())]
+        return message | ({"tool_calls": calls} if calls else {})
 
 
 def _broken(event: dict[str, Any]) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import Upstream, UpstreamFailed
+from grpo.agents.wire import Asked
 from grpo.chat.turns import ANSWER_TOOL
 from grpo.envs.message_env import Observation
 from grpo.episodes.play import Play, Turn
@@ -72,7 +73,8 @@ class ToolLoopAgent(Agent):
     async def _ask(self, play: Play, body: dict[str, Any]) -> Message:
         pauses = iter(PAUSES_SECONDS)
         while True:
-            recorder = CallRecorder(play, body["messages"], self.upstream)
+            recorder = CallRecorder(play, Asked(body["messages"], body.get("tools", [])), self.upstream)
+            recorder.call.turn = play.episode.num_turns
             try:
                 reply = await self.upstream.ask("chat/completions", body)
             except UpstreamFailed as error:

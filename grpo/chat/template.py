@@ -175,6 +175,10 @@ class Chat:
         """Ids of a text as it stands, nothing added."""
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
+    def turn_ids(self, text: str) -> list[int]:
+        """A turn that somebody else said, as this model would have sampled it."""
+        return [*self.encode(text), self.stop_token_ids[0]]
+
     def decode(self, sampled_ids: list[int]) -> str:
         """The text of a sampled turn as an env reads it: without the token that ends it, and without `CALL_MARK`."""
         ids = sampled_ids[:-1] if sampled_ids and sampled_ids[-1] in self.stop_token_ids else sampled_ids

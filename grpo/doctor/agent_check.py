@@ -4,11 +4,11 @@ Who would show it how (`grpo.training.imitation.teacher_of`) is its model; neith
 """
 
 import asyncio
-from collections.abc import Iterator
 
 from grpo.agents.playing import PolicyAgents
 from grpo.chat import chat_for, load_tokenizer
 from grpo.config import TrainConfig
+from grpo.display.capture import drawing
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
 from grpo.envs.workers import EnvWorkers
@@ -59,21 +59,3 @@ def check_agent(config: TrainConfig) -> str:
     if learned < LITTLE * said:
         raise EvaluationError(f"only {share}")
     return share
-
-
-def drawing(episode: Episode) -> Iterator[str]:
-    """An episode's calls, a line each: what it follows, its tokens, and what becomes of it."""
-    yield f"  {episode.task.key}, {episode.ending}, reward {episode.reward:.2f}" + (
-        f": {episode.error}" if episode.error else ""
-    )
-    depths: dict[int, int] = {}
-    for number, call in enumerate(episode.calls):
-        depth = depths[number] = 0 if call.follows is None else depths[call.follows] + 1
-        fate = call.left_out or call.error or "learned"
-        asked = ", ".join(f"{name} is not honoured" for name in call.asked if name not in ("tools", "stream_options"))
-        why = f"; a root, for {call.differs}" if call.differs else ""
-        tokens = f"{len(call.prompt_ids)} new, {len(call.sampled_ids)} sampled"
-        place = "root" if call.follows is None else f"on {call.follows + 1}"
-        yield f"  {'  ' * depth}{number + 1:3} {place}: {tokens}: {fate}{why}{f'; {asked}' if asked else ''}"
-    if episode.late_calls:
-        yield f"      {episode.late_calls} after the end, answered with what ends an agent"

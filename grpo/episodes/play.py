@@ -59,6 +59,7 @@ class Play:
         seat: Where its env is called.
         max_turns: Turns after which it is cut.
         last_request: The messages of the last model call.
+        began: When, by the clock of ``time.perf_counter``.
         newest: The env's last observation.
         fault: What broke in the env, "" where nothing did.
         is_cut: Whether it was ended by ``max_turns``, not by the env.
@@ -71,6 +72,7 @@ class Play:
         self.seat = seat
         self.max_turns = max_turns
         self.last_request: list[Any] = []
+        self.began = time.perf_counter()
         self.fault = ""
         self.terminated = self.truncated = self.is_cut = self.has_no_room = False
         self._closed = False

@@ -9,7 +9,7 @@ A line has the fields of `Episode` under their names, but ``scenario_id`` and ``
 the ``sample_index``, and ``answer`` and ``sources`` for the answer. What can be read off the others is there too, for
 people and programs that read lines: ``correct``, ``turns``, ``error_codes``, ``model_calls``, ``prompt_tokens``,
 ``completion_tokens`` and ``cost``. ``reward`` is null where an episode counts nowhere. Fields of a call that have
-nothing to say are left out.
+nothing to say are left out. ``tools`` of a call is null where they are those of the call before, or the episode's.
 """
 
 import math
@@ -36,7 +36,7 @@ _AS_THEY_ARE = (
     "seconds",
 )
 _TRANSCRIPT = ("messages", "tools")
-_HEAVY = ("messages", "reply", "prompt_ids", "sampled_ids", "logprobs", "sampled")
+_HEAVY = ("tools", "messages", "reply", "other_replies", "prompt_ids", "sampled_ids", "logprobs", "sampled")
 """What a call has said: left out where records are read without their transcripts."""
 _DEFAULTS = {field.name: getattr(ModelCall(), field.name) for field in fields(ModelCall)}
 
@@ -67,7 +67,10 @@ def line_of(episode: Episode, *, logprobs: bool = False) -> bytes:
         "cost": e.cost,
         **{name: getattr(e, name) for name in _AS_THEY_ARE},
         "metrics": e.metrics,
-        "calls": [_call_record(call, logprobs) for call in e.calls],
+        "calls": [
+            _call_record(call, before, logprobs)
+            for call, before in zip(e.calls, [e.tools, *(call.tools for call in e.calls)], strict=False)
+        ],
         "messages": e.messages,
         "tools": e.tools,
     }
@@ -91,7 +94,7 @@ def episode_of(record: Mapping[str, Any]) -> Episode:
             turn_errors=list(record["turn_errors"]),
             # JSON has no word for a number that is not finite
             metrics={name: math.nan if v is None else v for name, v in record["metrics"].items()},
-            calls=[_call(call) for call in record["calls"]],
+            calls=list(_calls(record["calls"], record.get("tools", []))),
             **{name: record.get(name, []) for name in _TRANSCRIPT},
             **{name: record[name] for name in _AS_THEY_ARE},
         )
@@ -156,21 +159,25 @@ def with_transcript(episode: Episode) -> Episode:
         ) from error
 
 
-def _call_record(call: ModelCall, logprobs: bool) -> dict[str, Any]:
+def _call_record(call: ModelCall, before: list[Any], logprobs: bool) -> dict[str, Any]:
     found = {name: value for name, default in _DEFAULTS.items() if (value := getattr(call, name)) != default}
+    if call.tools and call.tools == before:
+        found["tools"] = None
     if not logprobs:
         found.pop("logprobs", None)
     return found
 
 
-def _call(record: dict[str, Any]) -> ModelCall:
-    call = ModelCall(**record)
-    if not call.logprobs:
-        call.logprobs = [0.0] * len(call.sampled_ids)
-    numbers = sum(isinstance(logprob, float | int) for logprob in call.logprobs)  # others are null in a file
-    if numbers != len(call.sampled_ids):
-        raise ValueError(f"a call has {len(call.sampled_ids)} sampled ids and {numbers} logprobs")
-    return call
+def _calls(records: Iterable[Mapping[str, Any]], tools: list[Any]) -> Iterator[ModelCall]:
+    for record in records:
+        call = ModelCall(**record)
+        call.tools = tools = tools if call.tools is None else call.tools  # pyright: ignore[reportUnnecessaryComparison]
+        if not call.logprobs:
+            call.logprobs = [0.0] * len(call.sampled_ids)
+        numbers = sum(isinstance(logprob, float | int) for logprob in call.logprobs)  # others are null in a file
+        if numbers != len(call.sampled_ids):
+            raise ValueError(f"a call has {len(call.sampled_ids)} sampled ids and {numbers} logprobs")
+        yield call
 
 
 def _json_value(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from grpo.config import dotted
+from grpo.display.capture import captured
 from grpo.display.metrics import EVALUATION_METRICS, counted, short_duration, short_number, standings
 from grpo.display.steps import COLUMNS, cell
 from grpo.report.charts import Range, Series, interval_chart, line_chart
@@ -105,6 +106,7 @@ def training_page(run: Run, name: str) -> Page:
             "changes": changes,
             "evaluations": _evaluation_tables(run),
             "standings": standings(beside.values()) if (beside := beside_baselines(run.summaries)) else [],
+            "captured": "\n".join(captured(episodes_in(run.rollouts[min(run.rollouts)]))) if run.rollouts else "",
             "curves": _curves(run),
             "step_columns": [title for _, title in columns],
             "step_rows": [[str(step.get("step", "")), *(cell(step, key) for key, _ in columns)] for step in run.steps],

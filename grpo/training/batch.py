@@ -1,10 +1,10 @@
 """What a step trains on, how it came about, and what is logged of it."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
+from grpo.display.capture import captured
 from grpo.display.metrics import counted
 from grpo.ending import Ending
 from grpo.episodes.summary import step_means
@@ -124,22 +124,9 @@ class Batch:
                 "a warm start (warm_start.steps; of your own agent with --warm-start-model, too), or a denser reward "
                 "(the env's, or --reward)"
             )
-        return found + (self._captured() if not told else [])
-
-    def _captured(self) -> list[str]:
-        """What an agent of the user's has asked; nothing where the policy played alone."""
-        calls = [call for episode in self.sampled for call in episode.calls if call.messages]
-        if not calls:
-            return []
-        out = Counter(call.left_out for call in calls if call.left_out)
-        rows = len(calls) - out.total() - sum(call.follows is not None for call in calls if not call.left_out)
-        why = "".join(f", {count} {reason}" for reason, count in sorted(out.items()))
-        late = sum(episode.late_calls for episode in self.sampled)
-        made = f"{counted(len(calls), 'call')} in {counted(len(self.sampled), 'episode')}"
-        return [
-            f"the agent made {made}: {rows} begin a row, the others carry one on; not learned from: "
-            f"{out.total()}{why}, and {late} after the end"
-        ]
+        if not told and (lines := captured(self.sampled)):
+            found.append("\n".join(lines))
+        return found
 
     def _agreement(self) -> PairCounts:
         """How the judge's scores order what the env could verify; no pairs where no judge was asked."""

@@ -2,7 +2,8 @@
 chats in a JSONL file.
 
 All become token ids as a rollout would have them: prompts and observations by the chat format, assistant turns apart.
-Episodes that the same model sampled keep their ids. Assistant turns alone are imitated; a turn that the env answered
+Episodes that the same model sampled keep their ids. What an agent of the user's asked its model is imitated in the
+agent's own prompts. Assistant turns alone are imitated; a turn that the env answered
 with an error, or that a file gives ``"weight": 0``, is context.
 """
 
@@ -10,11 +11,12 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from grpo.agents.captured import leave_out
 from grpo.chat import Chat
 from grpo.chat.tree import CallTree
 from grpo.config import TrainConfig
@@ -104,6 +106,7 @@ def from_episodes(
     chat: Chat,
     *,
     same_model: bool,
+    learn_auxiliary: bool = False,
     min_reward: float | None = None,
     best_per_scenario: int | None = None,
 ) -> None:
@@ -116,6 +119,7 @@ def from_episodes(
         files: Of a run, its ``trajectories/*.jsonl``; of an evaluation, its ``results.jsonl``.
         chat: Of the model that will imitate.
         same_model: Whether that is the model that sampled them; its token ids are kept then.
+        learn_auxiliary: See `grpo.agents.captured.leave_out`.
         min_reward: Episodes below it are left out.
         best_per_scenario: Of each scenario, only so many of the highest reward, of those that can be imitated.
 
@@ -139,7 +143,11 @@ def from_episodes(
                     found.left_out[f"not among the best {best_per_scenario} of the scenario"] += 1
                     continue
                 episode = with_transcript(light)
-                kept += found.add(key, episode if same_model else _in_own_form(episode, chat))
+                if not same_model and any(call.messages for call in episode.calls):
+                    episode = _asked_again(episode, chat, learn_auxiliary=learn_auxiliary)
+                elif not same_model:
+                    episode = _in_own_form(episode, chat)
+                kept += found.add(key, episode)
     except ValueError as error:
         raise DataError(str(error)) from error
 
@@ -177,6 +185,29 @@ def _in_own_form(episode: Episode, chat: Chat) -> Episode:
     return _encoded(messages, episode.tools, episode.turn_errors, chat)
 
 
+def _asked_again(episode: Episode, chat: Chat, *, learn_auxiliary: bool) -> Episode:
+    """An episode of an agent whose calls were recorded, as if this model had answered them.
+
+    A call that failed, or that this model's form cannot say, is not imitated.
+    """
+    again = replace(episode, calls=[])
+    tree, history = CallTree(chat, again), list[Message]()
+    for call in episode.calls:
+        history = [*history[: call.shared], *call.messages]
+        is_text = all(isinstance(message, dict) and isinstance(message.get("content"), str) for message in history)
+        if not is_text or not isinstance(call.reply, dict):
+            continue
+        try:
+            prompt = tree.following(history, call.tools)
+            ids = chat.turn_ids(chat.turn_text(call.reply, call.tools))
+        except (ModelError, ValueError):
+            continue
+        again.calls.append(replace(call))
+        tree.said(prompt, ids, [0.0] * len(ids), call=again.calls[-1], sent=call.reply)
+    leave_out(again.calls, learn_auxiliary=learn_auxiliary)
+    return again
+
+
 def _encoded(chats: Sequence[Message], tools: list[dict[str, Any]], turn_errors: Sequence[str], chat: Chat) -> Episode:
     """An episode as the chat format of this model writes it."""
     errors = iter(turn_errors)
@@ -186,7 +217,7 @@ def _encoded(chats: Sequence[Message], tools: list[dict[str, Any]], turn_errors:
         weighs = message.pop("weight") != 0
         if message["role"] == "assistant":
             prompt = tree.following(episode.messages, tools)
-            ids = [*chat.encode(message["content"]), chat.stop_token_ids[0]]
+            ids = chat.turn_ids(message["content"])
             if weighs:
                 tree.said(prompt, ids, [0.0] * len(ids), sent=message)
             else:

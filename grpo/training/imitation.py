@@ -67,7 +67,7 @@ def demonstrate(
             policy = env.scripted_policy(policy_name, seed)
             text, info = "\n".join([*unseen, text]), play.opening.info
         action = chat.own_form(policy.act(text, info), episode.tools)
-        ids = [*chat.encode(action), chat.stop_token_ids[0]]
+        ids = chat.turn_ids(action)
         turn = {"role": "assistant", "content": action}
         if getattr(policy, "imitate", True):
             tree.said(prompt, ids, [0.0] * len(ids), sent=turn)

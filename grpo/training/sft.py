@@ -76,6 +76,7 @@ class SupervisedFineTuning:
             [evaluated] if evaluated.exists() else sorted((run / "trajectories").glob("*.jsonl")),
             self.chat,
             same_model=not evaluated.exists() and form_of(saved_config(run)) == form_of(self.config),
+            learn_auxiliary=self.config.rollout.learn_auxiliary,
             min_reward=min_reward,
             best_per_scenario=1 if neither else best_per_scenario,
         )

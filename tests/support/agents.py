@@ -1,6 +1,7 @@
 """Agents for tests of the evaluation, good and bad, as `--agent tests.support.agents:NAME` finds them."""
 
 import asyncio
+import contextlib
 import json
 import os
 import tempfile
@@ -126,6 +127,29 @@ async def in_a_thread(task, tools, model):
     await asyncio.to_thread(time.sleep, 600)
 
 
+def asking_in_all_ways(task, tools, model):
+    from openai import OpenAI
+
+    schema = {"name": "peek", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
+    question = [{"role": "user", "content": "?"}]
+    with OpenAI(base_url=model.base_url, api_key=model.api_key) as client:
+        more = {"temperature": 0.5, "max_output_tokens": 9, "tools": [{"type": "function", **schema}]}
+        client.responses.create(model="m", instructions="Be short.", input="?", **more)
+        offered = [{"type": "function", "function": schema}]
+        client.chat.completions.create(model="m", messages=question, n=2, seed=7, tools=offered)
+        list(client.chat.completions.create(model="m", messages=question, stream=True))
+    return "0"
+
+
+def impatient(task, tools, model):
+    import httpx
+
+    with contextlib.suppress(httpx.TimeoutException):
+        httpx.post(f"{model.base_url}/chat/completions", json={"messages": []}, timeout=0.3)
+    time.sleep(1.5)
+    return "0"
+
+
 def chatty(task, tools, model):
     return model.base_url
 
@@ -186,7 +210,8 @@ def by_chat(task, tools, model):
     schemas = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in functions]
     with OpenAI(base_url=model.base_url, api_key=model.api_key) as client:
         while True:
-            stream = client.chat.completions.create(model="gpt-4o", messages=messages, tools=schemas, stream=True)
+            asked = {"messages": messages, "tools": schemas, "stream": True, "temperature": 0.7}
+            stream = client.chat.completions.create(model="gpt-4o", **asked)
             text, calls = "", {}
             for chunk in stream:
                 delta = chunk.choices[0].delta

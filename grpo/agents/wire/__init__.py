@@ -8,9 +8,9 @@ A form says nothing of who answers. What it cannot carry over is refused with a 
 """
 
 from grpo.agents.wire import anthropic, chat, responses
-from grpo.agents.wire.form import Asked, Form, Said, SaidCall
+from grpo.agents.wire.form import Asked, Form, Said, SaidCall, unread
 
 FORMS: dict[str, Form] = {form.path: form for form in (chat.Chat(), responses.Responses(), anthropic.Messages())}
 """By the path under ``/v1/``."""
 
-__all__ = ["FORMS", "Asked", "Form", "Said", "SaidCall"]
+__all__ = ["FORMS", "Asked", "Form", "Said", "SaidCall", "unread"]

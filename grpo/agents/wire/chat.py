@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from grpo.agents.wire.form import Asked, Form, Said, joined, listed, rest_of
+from grpo.types import Message
 
 
 class Chat(Form):
@@ -20,6 +21,11 @@ class Chat(Form):
         options = rest_of(body, "messages", "tools", "max_tokens", "max_completion_tokens", "n")
         messages = [message | {"content": joined(message.get("content"))} for message in listed(body, "messages")]
         return Asked(messages, listed(body, "tools"), limit, bool(body.get("stream")), options)
+
+    def choices(self, body: dict[str, Any]) -> list[tuple[Message, str]]:
+        """See `Form`."""
+        found = [(one.get("message"), one.get("finish_reason") or "") for one in body.get("choices") or ()]
+        return found or [({}, "")]
 
     def whole(self, said: Said, model: str) -> dict[str, Any]:
         """See `Form`."""

@@ -92,6 +92,13 @@ class Form(Protocol):
         """
         ...
 
+    def choices(self, body: dict[str, Any]) -> list[tuple[Message, str]]:
+        """What the body of a reply says, as OpenAI's chat has it, each with its reason to finish; one at least.
+
+        Of the forms that servers speak (`Upstream.spoken`).
+        """
+        ...
+
     def whole(self, said: Said, model: str) -> dict[str, Any]:
         """The body of a reply."""
         ...
@@ -99,6 +106,16 @@ class Form(Protocol):
     def events(self, said: Said, model: str, asked: Asked) -> Iterator[dict[str, Any]]:
         """The reply as the events of a stream."""
         ...
+
+
+def unread(body: dict[str, Any]) -> Asked:
+    """A request as it stands, of which a form reads nothing, but a server may."""
+    said: Any = body.get("messages", body.get("input"))
+    return Asked(
+        said if isinstance(said, list) else [said],
+        body.get("tools") or [],
+        options=rest_of(body, "messages", "input", "tools"),
+    )
 
 
 def rest_of(body: dict[str, Any], *read: str) -> dict[str, Any]:

@@ -32,6 +32,14 @@ class Responses(Form):
             rest_of(body, "input", "instructions", "tools", "max_output_tokens"),
         )
 
+    def choices(self, body: dict[str, Any]) -> list[tuple[Message, str]]:
+        """See `Form`; what a provider's own tools say is left out."""
+        items = [item for item in body.get("output") or () if item.get("type") in ("message", "function_call")]
+        turn = next(_messages(items), {"role": "assistant", "content": ""})
+        thoughts = [part.get("text") or "" for item in body.get("output") or () for part in item.get("summary") or ()]
+        turn |= {"reasoning_content": "".join(thoughts)} if thoughts else {}
+        return [(turn, "length" if body.get("status") == "incomplete" else "stop")]
+
     def whole(self, said: Said, model: str) -> dict[str, Any]:
         """See `Form`."""
         is_cut = said.finish_reason == "length" and not said.calls

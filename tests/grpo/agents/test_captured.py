@@ -25,21 +25,22 @@ pytest.importorskip("openai", reason="the stock client is part of the test (extr
 DOUBLE = "I double it. " + '<tool_call>\n{"name":  "double", "arguments": {"number": 4}}</tool_call>'
 
 
-async def captured(agent, turns, *, count=1, max_tokens=4000, max_turns=1000):
+async def captured(agent, turns, **options):
     """Episodes of an agent whose model says ``turns``."""
     policy, episodes = ScriptedPolicy(ByteChat(), turns), list[Episode]()
-    await played(agent, policy, count=count, max_tokens=max_tokens, max_turns=max_turns, on_done=episodes.append)
+    await played(agent, policy, on_done=episodes.append, **options)
     return episodes, policy
 
 
-async def played(agent, policy, *, count=1, max_tokens=4000, max_turns=1000, on_done=None):
+async def played(agent, policy, *, count=1, max_tokens=4000, max_turns=1000, on_done=None, learn_auxiliary=False):
     """The player of episodes of an agent whose model is a policy."""
     chat, sampling = policy.chat, SamplingParams(1.0, 200)
     upstream = CapturedUpstream()
     async with FunctionAgent(agent, upstream) as inner:
         pool = EnvPool(SUMS_ENV, {}, home=inner.env_thread)
         voice = PolicyVoice(policy, sampling, max_tokens, chat)
-        player = Player(CapturedAgent(inner, upstream, lambda _: nullcontext(voice)), pool, max_turns=max_turns)
+        agent = CapturedAgent(inner, upstream, lambda _: nullcontext(voice), learn_auxiliary)
+        player = Player(agent, pool, max_turns=max_turns)
         tasks = [Task(0, str(4 + number)) for number in range(count)]
         await player.all(planned_episodes(tasks, 1, "test"), on_done=on_done)
     return player
@@ -159,9 +160,15 @@ async def test_a_call_beside_the_work_is_not_learned_from(agent, left_out, rows)
     (episode,), _ = await captured(agent, ["8"])
     assert sorted(call.left_out for call in episode.calls) == sorted(left_out), episode.error
     assert len(list(episode.rows())) == rows
-    assert episode.calls[-1].asked.get("tools") == ["double", "return_final_answer"]
+    assert [tool["function"]["name"] for tool in episode.calls[-1].tools] == ["double", "return_final_answer"]
     if agent is with_a_guard:
         assert episode.calls[0].asked == {"temperature": 0.2}
+
+
+async def test_who_wants_to_learn_from_calls_beside_the_work_can():
+    (episode,), _ = await captured(with_a_guard, ["8"], learn_auxiliary=True)
+    assert [call.left_out for call in episode.calls] == ["", ""]
+    assert len(list(episode.rows())) == 2
 
 
 def showing_a_picture(task, tools, model):

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from grpo.agents.tool_loop import answer_every_call
+from grpo.episodes.record import read_episodes
 from tests import ROOT
 from tests.support.envs import SUMS_ENV
 from tests.support.evaluations import asked, evaluated, refused, rows, run
@@ -40,7 +41,39 @@ def test_the_responses_api_works_whole_and_streamed(tmp_path):
     assert [(row["answer"], row["ending"]) for row in found] == [("0", "answered"), ("2", "answered")], shown.output
     assert [row["prompt_tokens"] for row in found] == [2 * PROMPT_TOKENS] * 2
     assert {request.path for request in server.requests} == {"/v1/responses"}
-    assert found[0]["calls"][0]["reply"][0]["name"] == "double"
+    assert found[0]["calls"][0]["reply"]["tool_calls"][0]["function"]["name"] == "double"
+
+
+def test_all_that_was_asked_and_said_is_kept_in_the_form_of_chat(tmp_path):
+    """In a request of responses, instructions are the system message; a second choice is kept beside the first."""
+    thinking = {"choices": [{"index": 0, "delta": {"reasoning_content": "4"}}]}
+    ended = {"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "length"}]}
+    turns = {"content": "0"}, _choices("1", "2"), {"events": [thinking, thinking, ended]}
+    (row,), *_ = asked(tmp_path, in_order(*turns), "asking_in_all_ways", count=1)
+    first, second, third = row["calls"]
+    assert first["messages"] == [{"role": "system", "content": "Be short."}, {"role": "user", "content": "?"}]
+    assert (first["tools"][0]["function"]["name"], first["asked"]) == ("peek", {"temperature": 0.5, "max_tokens": 9})
+    assert second["tools"] is None, "as in the call before"
+    assert second["asked"] == {"n": 2, "seed": 7}
+    assert (second["reply"]["content"], [other["content"] for other in second["other_replies"]]) == ("1", ["2"])
+    assert (third["reply"]["reasoning_content"], third["reply"]["content"]) == ("44", "x")
+    assert (first["finish_reason"], second["finish_reason"], third["finish_reason"]) == ("stop", "stop", "length")
+    assert 0 < first["began"] < second["began"] < third["began"] < row["seconds"]
+    (episode,) = read_episodes(tmp_path / "results.jsonl")
+    assert [[tool["function"]["name"] for tool in call.tools] for call in episode.calls] == [["peek"], ["peek"], []]
+
+
+def _choices(*texts):
+    choices = [{"index": i, "finish_reason": "stop", "message": {"content": t}} for i, t in enumerate(texts)]
+    return {"raw": {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}}
+
+
+def test_a_reply_that_the_agent_did_not_wait_for_is_not_recorded_as_said(tmp_path):
+    with ModelServer(in_order({"content": "late"}), delay_seconds=1.0) as server:
+        model = ("--model", f"openai:m@{server.url}")
+        ((row,), _) = evaluated(tmp_path, "--agent", "tests.support.agents:impatient", *model, count=1)
+    (call,) = row["calls"]
+    assert (call["status"], call["error"], "reply" in call) == (499, "the agent hung up before the reply", False)
 
 
 def test_an_episode_can_not_reach_another_and_learns_the_models_name(tmp_path):

@@ -10,6 +10,7 @@ from grpo.agents import tool_loop as toolloop
 from grpo.agents.endpoint import _stream
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import HttpUpstream, Reply
+from grpo.agents.wire import Asked
 from grpo.episodes.play import Play
 from grpo.eval import Answer
 from grpo.types import Episode, Task
@@ -121,7 +122,8 @@ def test_a_response_that_was_cut_is_recorded(tmp_path):
     cut = {"type": "response.incomplete", "response": {"status": "incomplete", "output": said, "usage": usage}}
     row, _ = ended(tmp_path, "one_streamed_response", {"events": [cut]})
     assert (row["prompt_tokens"], row["completion_tokens"]) == (7, 5)
-    assert row["calls"][0]["reply"] == said
+    (call,) = row["calls"]
+    assert (call["reply"], call["finish_reason"]) == ({"role": "assistant", "content": "1"}, "length")
 
 
 async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fault_with_the_server():
@@ -129,7 +131,7 @@ async def test_an_agent_that_hangs_up_after_an_error_in_the_stream_leaves_the_fa
         yield {"error": {"message": "overloaded"}}
         yield {"choices": []}
 
-    recorder = CallRecorder(Play(Episode("E", Task(0)), None), [], HttpUpstream("m", "http://h/v1"))
+    recorder = CallRecorder(Play(Episode("E", Task(0)), None), Asked([], []), HttpUpstream("m", "http://h/v1"))
     stream = _stream(Reply(events=events()), recorder, False)
     assert b"overloaded" in await anext(stream)
     await stream.aclose()

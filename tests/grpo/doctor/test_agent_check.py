@@ -28,7 +28,7 @@ def test_the_calls_of_two_episodes_are_drawn():
     assert first.startswith("  sum/")
     assert first.endswith(", answered, reward 1.00") or first.endswith(", answered, reward 0.00")
     assert root.strip().startswith("1 root: ")
-    assert root.endswith("learned")
+    assert root.endswith("learned; temperature is not honoured")
     assert on_root.strip().startswith("2 on 1: ")
     assert second.split(",")[0] == first.split(",")[0]
     assert len(rest) == 2

@@ -18,9 +18,12 @@ from grpo.serving.policy import SamplingParams
 from grpo.training.demonstrations import Demonstrations, from_episodes, from_jsonl, from_policy
 from grpo.training.sft import form_of
 from grpo.types import Episode, Task
+from judges.common.tool_calls import format_call
 from tests.support.envs import WORD_ENV
 from tests.support.episodes import planned, player, say
+from tests.support.evaluations import asked
 from tests.support.machine import traced_peak
+from tests.support.model_server import sums
 from tests.support.policies import ByteChat, ScriptedPolicy
 
 CHAT = ByteChat()
@@ -55,6 +58,18 @@ def test_a_saved_episode_comes_back_token_for_token(tmp_path, same_model):
     assert row.ids == sampled.ids
     assert said(found) == [b"oakmaple"]  # "ash?" got an error from the env: it is context
     assert b'"logprobs"' not in (tmp_path / "step.jsonl").read_bytes()
+
+
+def test_what_an_agent_asked_its_model_is_imitated_in_its_own_prompts(tmp_path):
+    pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
+    ((row,), *_) = asked(tmp_path / "evaluation", sums, "by_chat", count=1)
+    found = Demonstrations(2000)
+    from_episodes(found, [tmp_path / "evaluation" / "results.jsonl"], CHAT, same_model=False)
+    ((segment,),) = [demonstration.rows for demonstration in found.kept]
+    opening = [{"role": "user", "content": row["calls"][0]["messages"][0]["content"]}]
+    prompt = CHAT.prompt_ids(opening, row["calls"][0]["tools"])
+    assert segment.ids[: len(prompt)] == prompt, "one message, as the agent asks, and not the env's two"
+    assert said(found) == [format_call("double", {"number": 0}).encode() + b"0"]
 
 
 def test_only_the_best_episodes_of_a_run_are_imitated(tmp_path):

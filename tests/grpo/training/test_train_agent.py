@@ -58,6 +58,10 @@ def test_an_agent_is_trained_on_what_its_model_sampled_and_evaluated_as_it_is_tr
         "step 1: the agent made 6 calls in 6 episodes: 6 begin a row, the others carry one on; not learned"
         in ran.output
     )
+    page = (tmp_path / "run" / "report.html").read_text()
+    for part in ("asked for and not honoured", "root: ", "sampled: learned; temperature is not honoured"):
+        assert part in ran.output, "the calls of one episode"
+        assert part in page
     assert step["gap/mean_abs"] < 1e-4, "as small as the built-in policy's"
     for path in (
         tmp_path / "run" / "trajectories" / "step-0001.jsonl",

@@ -1,0 +1,47 @@
+"""What was captured of an agent of the user's: counts over its episodes, and the calls of one episode as a tree."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from grpo.display.metrics import counted
+from grpo.types import Episode
+
+HONOURED = ("max_tokens", "stream_options")
+
+
+def captured(episodes: Sequence[Episode]) -> list[str]:
+    """What the agent asked, in lines; nothing where the policy played alone."""
+    calls = [call for episode in episodes for call in episode.calls if call.messages]
+    if not calls:
+        return []
+    out = Counter(call.left_out for call in calls if call.left_out)
+    rows = len(calls) - out.total() - sum(call.follows is not None for call in calls if not call.left_out)
+    why = "".join(f", {count} {reason}" for reason, count in sorted(out.items()))
+    late = sum(episode.late_calls for episode in episodes)
+    made = f"{counted(len(calls), 'call')} in {counted(len(episodes), 'episode')}"
+    lines = [
+        f"the agent made {made}: {rows} begin a row, the others carry one on; not learned from: {out.total()}{why}, "
+        f"and {late} after the end"
+    ]
+    if asked := Counter(name for call in calls for name in call.asked if name not in HONOURED):
+        names = ", ".join(f"{name} ({count})" for name, count in sorted(asked.items()))
+        lines.append(f"asked for and not honoured, for what is sampled must be what is trained: {names}")
+    return lines + list(drawing(next(episode for episode in episodes if any(call.messages for call in episode.calls))))
+
+
+def drawing(episode: Episode) -> Iterator[str]:
+    """An episode's calls, a line each: what it follows, its tokens, and what becomes of it."""
+    yield f"  {episode.task.key}, {episode.ending}, reward {episode.reward:.2f}" + (
+        f": {episode.error}" if episode.error else ""
+    )
+    depths: dict[int, int] = {}
+    for number, call in enumerate(episode.calls):
+        depth = depths[number] = 0 if call.follows is None else depths[call.follows] + 1
+        fate = call.left_out or call.error or "learned"
+        asked = ", ".join(f"{name} is not honoured" for name in call.asked if name not in HONOURED)
+        why = f"; a root, for {call.differs}" if call.differs else ""
+        tokens = f"{len(call.prompt_ids)} new, {len(call.sampled_ids)} sampled"
+        place = "root" if call.follows is None else f"on {call.follows + 1}"
+        yield f"  {'  ' * depth}{number + 1:3} {place}: {tokens}: {fate}{why}{f'; {asked}' if asked else ''}"
+    if episode.late_calls:
+        yield f"      {episode.late_calls} after the end, answered with what ends an agent"
