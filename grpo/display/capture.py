@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from grpo.display.metrics import counted
-from grpo.types import Episode
+from grpo.types import Episode, ModelCall
 
 HONOURED = ("max_tokens", "stream_options")
+"""What a request asks for beyond messages and tools, and gets; as it gets whatever it leaves to the server (auto)."""
 
 
 def captured(episodes: Sequence[Episode]) -> list[str]:
@@ -23,10 +24,14 @@ def captured(episodes: Sequence[Episode]) -> list[str]:
         f"the agent made {made}: {rows} begin a row, the others carry one on; not learned from: {out.total()}{why}, "
         f"and {late} after the end"
     ]
-    if asked := Counter(name for call in calls for name in call.asked if name not in HONOURED):
+    if asked := Counter(name for call in calls for name in _neutralised(call)):
         names = ", ".join(f"{name} ({count})" for name, count in sorted(asked.items()))
         lines.append(f"asked for and not honoured, for what is sampled must be what is trained: {names}")
     return lines + list(drawing(next(episode for episode in episodes if any(call.messages for call in episode.calls))))
+
+
+def _neutralised(call: ModelCall) -> list[str]:
+    return [name for name, value in call.asked.items() if name not in HONOURED and value != "auto"]
 
 
 def drawing(episode: Episode) -> Iterator[str]:
@@ -38,7 +43,7 @@ def drawing(episode: Episode) -> Iterator[str]:
     for number, call in enumerate(episode.calls):
         depth = depths[number] = 0 if call.follows is None else depths[call.follows] + 1
         fate = call.left_out or call.error or "learned"
-        asked = ", ".join(f"{name} is not honoured" for name in call.asked if name not in HONOURED)
+        asked = ", ".join(f"{name} is not honoured" for name in _neutralised(call))
         why = f"; a root, for {call.differs}" if call.differs else ""
         tokens = f"{len(call.prompt_ids)} new, {len(call.sampled_ids)} sampled"
         place = "root" if call.follows is None else f"on {call.follows + 1}"

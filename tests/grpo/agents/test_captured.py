@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pytest
@@ -163,6 +164,58 @@ async def test_a_call_beside_the_work_is_not_learned_from(agent, left_out, rows)
     assert [tool["function"]["name"] for tool in episode.calls[-1].tools] == ["double", "return_final_answer"]
     if agent is with_a_guard:
         assert episode.calls[0].asked == {"temperature": 0.2}
+
+
+def _turn(model, history, tools):
+    history.append(_asks(model, *history, tools=tools).model_dump(exclude_none=True))
+    history.append({"role": "user", "content": "Go on."})
+
+
+def by_two_at_once(task, tools, model):
+    """Two helpers, each with a history of its own and asked at the same time, and one who asks for both."""
+    helpers = [[{"role": "system", "content": f"You are helper {name}."}] for name in "ab"]
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(3):
+            list(pool.map(lambda history: _turn(model, history, tools), helpers))
+    return _asks(model, {"role": "user", "content": f"They said {helpers}."}, tools=tools).content
+
+
+def summing_up(task, tools, model):
+    history = [{"role": "user", "content": "?"}]
+    _turn(model, history, tools)
+    _turn(model, history, tools)
+    history[1:] = [{"role": "user", "content": "Summary: 8, 8."}]
+    _turn(model, history, tools)
+    return _asks(model, *history, tools=tools).content
+
+
+def editing_its_instructions(task, tools, model):
+    history = [{"role": "system", "content": "Turn 1."}, {"role": "user", "content": "?"}]
+    _turn(model, history, tools)
+    history[0] = {"role": "system", "content": "Turn 2."}
+    return _asks(model, *history, tools=tools).content
+
+
+@pytest.mark.parametrize(
+    ("agent", "sizes", "differs"),
+    [
+        (by_two_at_once, [3, 3, 1], {""}),
+        (summing_up, [2, 2], {""}),
+        (
+            editing_its_instructions,
+            [1, 1],
+            {"", """message 1: '["system", "Turn 2.", []]' instead of '["system", "Turn 1.", []]'"""},
+        ),
+    ],
+)
+async def test_a_history_of_its_own_is_a_row_of_its_own(agent, sizes, differs):
+    """All that was said is learned from, once; a root says by which message its history differs from the nearest."""
+    (episode,), policy = await captured(agent, ["8"])
+    rows = list(episode.rows())
+    turn = len(policy.chat.turn_ids("8"))
+    assert sorted(sum(t is not None for t in row.turns) // turn for row in rows) == sorted(sizes), episode.error
+    assert {call.differs for call in episode.calls} == differs
+    assert not any(call.left_out for call in episode.calls)
 
 
 async def test_who_wants_to_learn_from_calls_beside_the_work_can():
