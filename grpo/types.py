@@ -3,7 +3,8 @@
 Plain dataclasses without behaviour beyond what can be read off them; they know neither torch nor the server.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -183,6 +184,11 @@ class ModelCall:
     cost: float | None = None
 
     @property
+    def is_of_agent(self) -> bool:
+        """Whether an agent asked it at an endpoint, so that its messages are known."""
+        return bool(self.messages or self.shared)
+
+    @property
     def is_pending(self) -> bool:
         """Whether neither a reply nor an error came yet."""
         return self.status == 0 and not self.error
@@ -191,6 +197,12 @@ class ModelCall:
     def is_server_fault(self) -> bool:
         """Whether it failed for a reason that lies with the server, not with what was asked."""
         return bool(self.error) and (self.status in _SERVER_FAULTS or self.status >= 500)
+
+
+def stands_in(text: str, calls: Iterable[ModelCall]) -> bool:
+    """Whether a text stands in what models were asked."""
+    said = json.dumps(text, ensure_ascii=False)[1:-1].strip()
+    return bool(said) and any(said in json.dumps(call.messages, ensure_ascii=False) for call in calls)
 
 
 class TokenRow(NamedTuple):

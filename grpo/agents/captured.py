@@ -27,7 +27,7 @@ from grpo.episodes.player import Agent
 from grpo.errors import ContextFullError, ModelError, ServerDiedError, ServerError
 from grpo.seeds import derive_seed
 from grpo.serving.policy import Policy, SamplingParams
-from grpo.types import Episode, ModelCall, SampledTurn, Task
+from grpo.types import Episode, ModelCall, SampledTurn, Task, stands_in
 from judges.common.tool_calls import parse_turn, split_thought
 
 MODEL = "policy"
@@ -235,8 +235,7 @@ def leave_out(calls: Sequence[ModelCall], *, learn_auxiliary: bool = False) -> N
 
 
 def _comes_again(call: ModelCall, later: Sequence[ModelCall]) -> bool:
-    said = json.dumps((call.reply or {}).get("content") or "", ensure_ascii=False)[1:-1].strip()
-    return bool(said) and any(said in json.dumps(other.messages, ensure_ascii=False) for other in later)
+    return stands_in((call.reply or {}).get("content") or "", later)
 
 
 def said_of(text: str, tool_names: list[str], name: str) -> Said:

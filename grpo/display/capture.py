@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from grpo.display.metrics import counted
-from grpo.types import Episode, ModelCall
+from grpo.types import Episode, ModelCall, stands_in
 
 HONOURED = ("max_tokens", "stream_options")
 """What a request asks for beyond messages and tools, and gets; as it gets whatever it leaves to the server (auto)."""
@@ -12,7 +12,7 @@ HONOURED = ("max_tokens", "stream_options")
 
 def captured(episodes: Sequence[Episode]) -> list[str]:
     """What the agent asked, in lines; nothing where the policy played alone."""
-    calls = [call for episode in episodes for call in episode.calls if call.messages]
+    calls = [call for episode in episodes for call in episode.calls if call.is_of_agent]
     if not calls:
         return []
     out = Counter(call.left_out for call in calls if call.left_out)
@@ -27,7 +27,17 @@ def captured(episodes: Sequence[Episode]) -> list[str]:
     if asked := Counter(name for call in calls for name in _neutralised(call)):
         names = ", ".join(f"{name} ({count})" for name, count in sorted(asked.items()))
         lines.append(f"asked for and not honoured, for what is sampled must be what is trained: {names}")
-    return lines + list(drawing(next(episode for episode in episodes if any(call.messages for call in episode.calls))))
+    if lost := sum(1 for episode in episodes for _ in _unread(episode)):
+        lines.append(f"{counted(lost, 'result')} of tools never came to the model as the env gave them")
+    return lines + list(drawing(next(episode for episode in episodes if any(call.is_of_agent for call in episode.calls))))
+
+
+def _unread(episode: Episode) -> Iterator[str]:
+    """What the env said to a turn, but for the last one, and no call holds."""
+    turns = [place for place, message in enumerate(episode.messages) if message["role"] == "assistant"]
+    for place in turns[:-1]:
+        if not stands_in(said := str(episode.messages[place + 1].get("content") or ""), episode.calls):
+            yield said
 
 
 def _neutralised(call: ModelCall) -> list[str]:

@@ -143,7 +143,7 @@ def from_episodes(
                     found.left_out[f"not among the best {best_per_scenario} of the scenario"] += 1
                     continue
                 episode = with_transcript(light)
-                if not same_model and any(call.messages for call in episode.calls):
+                if not same_model and any(call.is_of_agent for call in episode.calls):
                     episode = _asked_again(episode, chat, learn_auxiliary=learn_auxiliary)
                 elif not same_model:
                     episode = _in_own_form(episode, chat)

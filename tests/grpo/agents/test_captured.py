@@ -10,6 +10,7 @@ import pytest
 
 from grpo.agents.captured import CapturedAgent, CapturedUpstream, PolicyVoice, said_of
 from grpo.agents.function import FunctionAgent
+from grpo.display.capture import captured as shown_of
 from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
 from grpo.episodes.player import Player, planned_episodes
@@ -216,6 +217,21 @@ async def test_a_history_of_its_own_is_a_row_of_its_own(agent, sizes, differs):
     assert sorted(sum(t is not None for t in row.turns) // turn for row in rows) == sorted(sizes), episode.error
     assert {call.differs for call in episode.calls} == differs
     assert not any(call.left_out for call in episode.calls)
+
+
+def forgetful(task, tools, model):
+    """Asks, calls a tool, and does not say what came of it."""
+    for _ in range(2):
+        _asks(model, {"role": "user", "content": "?"}, tools=tools)
+        tools[0](number=21)
+    return "8"
+
+
+async def test_a_result_that_never_came_to_the_model_is_counted():
+    (episode,), _ = await captured(forgetful, ["8"])
+    assert "2 results of tools never came to the model as the env gave them" in shown_of([episode])
+    (episode,), _ = await captured(agents.by_chat, [DOUBLE, "8"])
+    assert not any("never came" in line for line in shown_of([episode]))
 
 
 async def test_who_wants_to_learn_from_calls_beside_the_work_can():
