@@ -295,8 +295,8 @@ class Chat:
 
 
 def control_tokens(tokenizer: Any) -> list[str]:
-    """The spelling of every special token of a tokenizer, the longest first."""
-    special = {str(token) for token in tokenizer.all_special_tokens}
+    """The spelling of every special token of a tokenizer, and of our own mark, the longest first."""
+    special = {_PLACEHOLDER, *map(str, tokenizer.all_special_tokens)}
     special |= {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
     return sorted(special, key=lambda token: (-len(token), token))
 

@@ -85,12 +85,12 @@ class CallTree:
         carried = max((place for place, m in enumerate(messages, start=1) if m["role"] == "assistant"), default=0)
         found = self._said.get((_unordered(tools), keys[:carried]), ())
         if not found:
-            opening = self._rendered(messages, tools)
+            opening = rendered(self.chat, messages, tools)
             differs = self._differs(keys, _unordered(tools)) if carried else ""
             return Prompt(self.chat.prompt_ids(opening, tools), opening, tools, keys, differs=differs)
         answered = {call["id"] for message in messages for call in _calls(message) if call.get("id")}
         said = max(reversed(found), key=lambda said: bool(said.call_ids & answered))  # else the newest
-        new = self._rendered(messages, tools, carried)
+        new = rendered(self.chat, messages, tools, carried)
         kept = self.episode.ids_through(said.follows)
         ids, rewritten = self.chat.next_prompt(kept + said.shown, said.history, new, said.tools)
         messages = [*said.history, *new]
@@ -163,27 +163,35 @@ class CallTree:
             self._keys[id(message)] = message, canonical(message)
         return self._keys[id(message)][1]
 
-    def _rendered(self, messages: Sequence[Message], tools: list[dict[str, Any]], start: int = 0) -> list[Message]:
-        """Messages as chat templates take them: texts, calls in their turn, results under the name of their tool."""
-        names = {call["id"]: call["function"]["name"] for m in messages for call in _calls(m) if call.get("id")}
-        rendered: list[Message] = []
-        for message in messages[start:]:
-            form: Message = {"role": _role(message), "content": _text(message)}
-            if form["role"] == "assistant" and _calls(message):
-                form["content"] = self._turn_text({**message, "content": form["content"]}, tools)
-            if form["role"] == "tool":
-                name = message.get("name") or names.get(message.get("tool_call_id", ""))
-                form |= {"name": name} if name else {}
-                form |= {"tool_call_id": message["tool_call_id"]} if message.get("tool_call_id") else {}
-            rendered.append(form)
-        return rendered
 
-    def _turn_text(self, message: Message, tools: list[dict[str, Any]]) -> str:
-        try:
-            return self.chat.turn_text(message, tools)
-        except ValueError:  # arguments that are no JSON, as they were sent
-            functions = [call["function"] for call in _calls(message)]
-            return "\n".join([message["content"], *(format_call(f["name"], f["arguments"]) for f in functions)]).strip()
+def rendered(chat: Chat, messages: Sequence[Message], tools: list[dict[str, Any]], start: int = 0) -> list[Message]:
+    """Messages from ``start`` on as chat templates take them.
+
+    They have texts, calls as text in their turn, and results under the name of their tool.
+
+    Raises:
+        ModelError: The chat template refuses a turn with calls.
+    """
+    names = {call["id"]: call["function"]["name"] for m in messages for call in _calls(m) if call.get("id")}
+    forms: list[Message] = []
+    for message in messages[start:]:
+        form: Message = {"role": _role(message), "content": _text(message)}
+        if form["role"] == "assistant" and _calls(message):
+            form["content"] = _turn_text(chat, {**message, "content": form["content"]}, tools)
+        if form["role"] == "tool":
+            name = message.get("name") or names.get(message.get("tool_call_id", ""))
+            form |= {"name": name} if name else {}
+            form |= {"tool_call_id": message["tool_call_id"]} if message.get("tool_call_id") else {}
+        forms.append(form)
+    return forms
+
+
+def _turn_text(chat: Chat, message: Message, tools: list[dict[str, Any]]) -> str:
+    try:
+        return chat.turn_text(message, tools)
+    except ValueError:  # arguments that are no JSON, as they were sent
+        functions = [call["function"] for call in _calls(message)]
+        return "\n".join([message["content"], *(format_call(f["name"], f["arguments"]) for f in functions)]).strip()
 
 
 def canonical(message: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from grpo.chat import Chat, chat_for, load_tokenizer
+from grpo.chat.template import HERMES
 
 CHATML_WORDS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 """Tokens of their own in Qwen's and SmolLM3's vocabulary that are not special, yet the templates mark tool results with them."""
@@ -86,6 +87,7 @@ class Family:
     after: str = "\n"
     call: str = '<tool_call>\n{"name": "search_inbox", "arguments": {"keywords": ["Atlas"]}}\n</tool_call>'
     kwargs: dict[str, Any] = field(default_factory=dict)
+    speaker: str = "tool"  # in which role an env speaks
 
     def tokenizer(self, model_dir: Path) -> Any:
         from tokenizers import AddedToken, Regex
@@ -108,6 +110,12 @@ class Family:
     def chat(self, model_dir: Path, history: Any = "fork") -> Chat:
         return chat_for(self.tokenizer(model_dir), history, self.kwargs)
 
+    def any_chat(self, model_dir: Path) -> Chat:
+        """The format, also where no run could read its calls; held to what the template itself rewrites."""
+        tokenizer = self.tokenizer(model_dir)
+        template = HERMES if self.template is None else tokenizer.chat_template
+        return Chat(tokenizer, template, "fork", self.kwargs)
+
     def _source(self) -> str:
         if not str(self.template).endswith(".jinja"):
             return str(self.template)
@@ -128,3 +136,24 @@ FAMILIES = [
 ]
 QWEN3 = FAMILIES[2]
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+
+
+def _of_trl(name: str, *control: str, end: str = "<|im_end|>", speaker: str = "tool") -> Family:
+    words = CHATML_WORDS if end == "<|im_end|>" else ()
+    return Family(name, f"{name}.jinja", words, control, end, speaker=speaker)
+
+
+EVERY_TEMPLATE = [
+    *FAMILIES,
+    _of_trl("qwen3_instruct_2507"),
+    _of_trl("qwen3_vl"),
+    _of_trl("qwen3_5_think"),
+    _of_trl("lfm2"),
+    _of_trl("nemotron_3_nano"),
+    _of_trl("phi3_5", "<s>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", end="<|end|>"),
+    _of_trl("gemma3", "<bos>", "<end_of_turn>", "<start_of_turn>", end="<end_of_turn>", speaker="user"),
+    _of_trl("glm4moe", "<|endofprompt|>", "<|user|>", "<|assistant|>", "<|observation|>", "<|system|>", "[gMASK]", "<sop>", end="<|user|>"),
+    _of_trl("cohere", "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>", "<|USER_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|SYSTEM_TOKEN|>", end="<|END_OF_TURN_TOKEN|>", speaker="user"),
+    _of_trl("deepseekv3", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", end="<｜end▁of▁sentence｜>", speaker="user"),
+]  # fmt: skip
+"""Templates of 13 makers and more; of those that are not in `FAMILIES` a run can use some."""
