@@ -20,7 +20,7 @@ from grpo.agents.policy import most_tokens
 from grpo.agents.upstream import Upstream, UpstreamFailed
 from grpo.agents.wire import Asked, Said, SaidCall
 from grpo.chat import Chat
-from grpo.chat.tree import CallTree, Prompt
+from grpo.chat.tree import CallTree, Prompt, rendered
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.play import Play
 from grpo.episodes.player import Agent
@@ -97,7 +97,8 @@ class TeacherVoice(Voice):
     async def turn(self, prompt: Prompt, asked: Asked, play: Play, call: ModelCall) -> tuple[SampledTurn, Said]:
         """See `Voice`."""
         said = await self.teacher.said(asked, play, call)
-        ids = self.chat.turn_ids(self.chat.turn_text(said.message, asked.tools))
+        (turn,) = rendered(self.chat, [said.message], asked.tools)
+        ids = self.chat.turn_ids(turn["content"])
         return SampledTurn(ids, [0.0] * len(ids), said.finish_reason), said
 
 

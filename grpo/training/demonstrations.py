@@ -18,7 +18,7 @@ from typing import Any
 
 from grpo.agents.captured import leave_out
 from grpo.chat import Chat
-from grpo.chat.tree import CallTree
+from grpo.chat.tree import CallTree, rendered
 from grpo.config import TrainConfig
 from grpo.envs.message_env import MessageEnv
 from grpo.episodes.record import read_episodes, with_transcript
@@ -199,9 +199,10 @@ def _asked_again(episode: Episode, chat: Chat, *, learn_auxiliary: bool) -> Epis
             continue
         try:
             prompt = tree.following(history, call.tools)
-            ids = chat.turn_ids(chat.turn_text(call.reply, call.tools))
-        except (ModelError, ValueError):
+            (turn,) = rendered(chat, [call.reply], call.tools)
+        except ModelError:
             continue
+        ids = chat.turn_ids(turn["content"])
         again.calls.append(replace(call))
         tree.said(prompt, ids, [0.0] * len(ids), call=again.calls[-1], sent=call.reply)
     leave_out(again.calls, learn_auxiliary=learn_auxiliary)
