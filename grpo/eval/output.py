@@ -95,6 +95,9 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     for entry in summary["errors"][:5]:
         first = "first " if entry["count"] > 1 else ""
         click.echo(f"{entry['count']} x {entry['ending']}: {entry['error']} [{first}{entry['first']}]")
+    if summary["model"] and summary["metrics"].get("tokens/calls_mean", {}).get("mean") == 0:
+        where = "model.base_url (OPENAI_BASE_URL and ANTHROPIC_BASE_URL for a program)"
+        click.echo(f"No request came to the model of --model; the agent is to send them to {where}")
     if worst := [
         f"{entry['scenario_id']} ({entry['reward']:.2f})" for entry in summary["worst"] if entry["correct"] < 1
     ]:

@@ -68,6 +68,13 @@ def _choices(*texts):
     return {"raw": {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}}
 
 
+def test_an_agent_that_asks_another_model_than_that_of_the_evaluation_is_told_where_to_ask(tmp_path):
+    _, _, shown = asked(tmp_path / "elsewhere", sums, "by_tool", count=1)
+    assert "No request came to the model of --model; the agent is to send them to model.base_url" in shown.output
+    _, _, shown = asked(tmp_path / "here", sums, "by_chat", count=1)
+    assert "No request" not in shown.output
+
+
 def test_a_reply_that_the_agent_did_not_wait_for_is_not_recorded_as_said(tmp_path):
     with ModelServer(in_order({"content": "late"}), delay_seconds=1.0) as server:
         model = ("--model", f"openai:m@{server.url}")
