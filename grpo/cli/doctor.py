@@ -33,6 +33,14 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 @recipe_option
 @click.option("--run-dir", type=click.Path(path_type=Path), default=Path("runs"), help="Where runs are to be kept.")
 @click.option("--disk-gib", default=5.0, callback=finite, show_default=True, help="Free disk space that there must be.")
+@click.option(
+    "--rollouts",
+    type=click.Path(path_type=Path),
+    help="Check nothing but this file of rollouts of any trainer (docs/train-your-agent.md), sampled by --model.",
+)
+@click.option(
+    "--max-gap", default=1.0, callback=finite, show_default=True, help="Largest difference of a logprob there, in nats."
+)
 @click.option("--quick", is_flag=True, help="Neither load the model nor start vLLM.")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects: name, status, found.")
 @explained()
@@ -41,13 +49,15 @@ def doctor(
     recipe: str | None,
     run_dir: Path,
     disk_gib: float,
+    rollouts: Path | None,
+    max_gap: float,
     quick: bool,
     as_json: bool,
 ) -> None:
     """Check what a run needs. Every failure says what to do, and makes the exit status 1.
 
     Without --env no env is checked. With --agent two episodes of a task are played with who would show it how, and what
-    was captured is drawn.
+    was captured is drawn. With --rollouts ids, masks, log-probabilities and transcript are held against each other.
     """
     from grpo.machine.user_code import import_user_module
 
@@ -58,7 +68,13 @@ def doctor(
     with stdout_aside() if as_json else nullcontext():
         if config.env_import is not None:
             import_user_module(config.env_import)
-        for result in _results(config, run_dir, disk_gib, training_meant=training_meant, quick=quick):
+        checks = _results(config, run_dir, disk_gib, training_meant=training_meant, quick=quick)
+        if rollouts is not None:
+            from grpo.doctor.checks import examine
+            from grpo.doctor.rollouts import check_file
+
+            checks = examine([("rollouts", lambda: check_file(rollouts, config, max_gap, computes=not quick))])
+        for result in checks:
             results.append(result)
             if not as_json:
                 click.echo(f"{SIGNS[result.status]}  {result.name}: {result.found}")
