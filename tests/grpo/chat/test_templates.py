@@ -130,6 +130,13 @@ def test_mail_that_spells_control_tokens_writes_none(chats, family: Family):
 
 
 @every_family
+def test_mail_that_ends_with_our_own_mark_of_a_turn_is_shown(chats, family: Family):
+    chat, history = chats(family), [SYSTEM, QUESTION, {"role": "assistant", "content": "Where?"}]
+    delta = chat.delta_ids(history, [{"role": "tool", "content": "In May. \u2042placeholder\u2042"}], TOOLS)
+    assert "In May." in chat.tokenizer.decode(delta)
+
+
+@every_family
 @pytest.mark.parametrize("role", ["tool", "user"])
 def test_mail_does_not_end_its_own_tool_result(chats, family: Family, role):
     chat = chats(family)
