@@ -43,7 +43,8 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
     model, path, shape = model_at_hand(config.model)
     init_adapter(config)
     config.rubric()
-    check_user_code(config)
+    remarks: list[str] = []
+    check_user_code(config, remarks.append)
     run = RunDirectory(directory)
     if resume:
         config = run.settled(config, resume=True)
@@ -53,6 +54,7 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
         if has_weights(path):
             check_before_start(config, path)
     yield model
+    yield from remarks
     yield f"run directory: {directory}" + (" (there is a run in it)" if run.config_path.exists() else "")
     yield from _work(config, shape)
     if not backend.computes_here:
@@ -111,8 +113,10 @@ def vllms_arguments(
     return f"vLLM's arguments: {shlex.join(made.arguments(model_path, BASE_MODEL, made.port))}"
 
 
-def check_user_code(config: TrainConfig) -> None:
+def check_user_code(config: TrainConfig, say: Callable[[str], object] = lambda _line: None) -> None:
     """Begin an episode in every split that the run needs, and look for what it names: agent, policy, reward, answer.
+
+    ``say`` is told what a user is to know of the env.
 
     Raises:
         ConfigError: A split, a policy, a reward or an answer that the settings ask for is not there.
@@ -120,7 +124,7 @@ def check_user_code(config: TrainConfig) -> None:
     """
     if config.env_import is not None:
         import_user_module(config.env_import)
-    offered = check_env(config.env, with_split(config.env, config.env_kwargs, config.train_split))
+    offered = check_env(config.env, with_split(config.env, config.env_kwargs, config.train_split), say)
     changed = dotted(config.model_dump(exclude_defaults=True))
     held_out = ("eval.split", "eval.selection_split") if config.eval.every else ("eval.split",)
     for name in held_out if config.eval.scenarios and takes_split(config.env) else ():

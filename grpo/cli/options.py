@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from grpo.config import recipe_names, settings_of
-from grpo.envs.registry import TASKS_ENV
+from grpo.envs.registry import SYSTEM_PROMPT, TASKS_ENV
 from grpo.settings import Settings
 
 Command = Callable[..., None]
@@ -51,6 +51,8 @@ def setting_options(
                 text = options.pop(_parameter(name))
                 if text not in (None, ()):
                     given[name] = setting_value(fields[name], text)
+            if "env_kwargs" in names and (prompt := options.pop(SYSTEM_PROMPT)) is not None:
+                given |= {"env_kwargs": {**given.get("env_kwargs", {}), SYSTEM_PROMPT: prompt}}
             if tasks and (file := options.pop("tasks")) is not None:
                 if "env" in given:
                     raise click.UsageError("--tasks are an env of their own: give --tasks or --env, not both")
@@ -69,6 +71,11 @@ def setting_options(
             decorated = click.option(
                 "--tasks", metavar="FILE",
                 help="Tasks in place of an env, one JSON object a line: prompt, and answer where there is one.",
+            )(decorated)  # fmt: skip
+        if "env_kwargs" in names:
+            decorated = click.option(
+                "--system-prompt", SYSTEM_PROMPT, metavar="TEXT",
+                help="Your text in place of what the env says of itself in the prompt.",
             )(decorated)  # fmt: skip
         for name in reversed(names):
             option = device_options if name == "device" else _option(name, fields[name], required=name in needs)

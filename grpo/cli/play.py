@@ -73,7 +73,8 @@ def _play(env: MessageEnv, observation: Observation, name: str) -> None:
     _show(observation)
     for tool in observation.tools:
         click.echo(f"  {_signature(tool['function'])}")
-    click.echo(HELP)
+    for line in (*env.remarks(), HELP):
+        click.echo(line)
     tools = [tool["function"] for tool in observation.tools]
     total, steps = observation.reward, 0
     while not (observation.terminated or observation.truncated):

@@ -111,10 +111,10 @@ def run_training(
     share_cores()
     require(*LEARNER)
     backend_of(config)
-    check_user_code(config)
+    display = Display(quiet=quiet)
+    check_user_code(config, display.note)
     check_tracker(config.track)
     init_adapter(config)
-    display = Display(quiet=quiet)
     with RunDirectory.open(directory, config, resume=resume) as run, ExitStack() as at_the_end, display:
         config = run.config
         found = newest_checkpoint(run.checkpoints)

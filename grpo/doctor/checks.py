@@ -227,7 +227,8 @@ def check_env(config: TrainConfig) -> str:
             )
         turns, how = asyncio.run(_play(env, config, task))
         scenarios = f"{len(ids)} scenarios" if ids is not None else "tasks by seed"
-        return f"{config.env}: {scenarios}; an episode of {how} ended after {turns} turns"
+        played = f"{config.env}: {scenarios}; an episode of {how} ended after {turns} turns"
+        return ". ".join([played, *env.remarks()])
     finally:
         env.close()
 

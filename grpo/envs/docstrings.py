@@ -35,10 +35,15 @@ class EnvDocs:
     observations: dict[int, str] = field(default_factory=dict)
 
 
-def read_docs(env_class: type) -> EnvDocs:
-    """Read the docstring of an env's class, or of the nearest env that it is made from and that has one."""
+def docstring_of(env_class: type) -> str:
+    """The docstring of an env's class, or of the nearest env that it is made from and that has one."""
     envs = (base for base in env_class.__mro__ if issubclass(base, gymnasium.Env) and base is not gymnasium.Env)
-    doc = inspect.cleandoc(next(filter(None, (base.__dict__.get("__doc__") for base in envs)), ""))
+    return inspect.cleandoc(next(filter(None, (base.__dict__.get("__doc__") for base in envs)), ""))
+
+
+def read_docs(env_class: type) -> EnvDocs:
+    """Read the `docstring_of` an env's class."""
+    doc = docstring_of(env_class)
     actions, observations = _section(doc, "Action Space"), _section(doc, "Observation Space")
     return EnvDocs(_prose(doc), _names(actions), _prose(observations), _names(observations))
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from grpo.envs.contract import Contract
-from grpo.envs.registry import make_env
+from grpo.envs.registry import SYSTEM_PROMPT, make_env, takes
 from grpo.envs.step_cost import Meter, StepCost
 from grpo.errors import EnvError, describe
 from grpo.types import AnswerKey, Message, Outcome, Task
@@ -37,8 +37,15 @@ class Observation(NamedTuple):  # made at every step: a frozen dataclass takes t
     info: dict[str, Any]
 
 
-def check_env(env_id: str, env_kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+def check_env(
+    env_id: str, env_kwargs: Mapping[str, Any], say: Callable[[str], object] = lambda _line: None
+) -> tuple[str, ...]:
     """Begin one episode, so that what is wrong with an env is said before anything is started.
+
+    Args:
+        env_id: As of `MessageEnv`.
+        env_kwargs: As of `MessageEnv`.
+        say: Is told the env's remarks.
 
     Returns:
         Names of the policies the env brings along.
@@ -49,6 +56,8 @@ def check_env(env_id: str, env_kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     env = MessageEnv(env_id, dict(env_kwargs))
     try:
         env.reset(env.first_task())
+        for remark in env.remarks():
+            say(remark)
         return env.scripted_names()
     finally:
         env.close()
@@ -59,7 +68,7 @@ class MessageEnv:
 
     Args:
         env_id: As for ``gymnasium.make``; ``module:id`` is imported first.
-        env_kwargs: For its constructor.
+        env_kwargs: For its constructor, and `SYSTEM_PROMPT`.
         cost: Is told what each step took.
 
     Attributes:
@@ -68,6 +77,10 @@ class MessageEnv:
 
     def __init__(self, env_id: str, env_kwargs: dict[str, Any], cost: StepCost | None = None):
         self.env_id = env_id
+        self._system_prompt: str | None = None
+        if SYSTEM_PROMPT in env_kwargs and not takes(env_id, SYSTEM_PROMPT):
+            env_kwargs = dict(env_kwargs)
+            self._system_prompt = str(env_kwargs.pop(SYSTEM_PROMPT))
         self.env = make_env(env_id, **env_kwargs)
         self.cost = cost
         self.broken = False
@@ -151,6 +164,10 @@ class MessageEnv:
         """Whether it does not speak in messages by itself, so that every turn is an action; known after a reset."""
         return self._is_plain
 
+    def remarks(self) -> list[str]:
+        """What a user of a plain env is to know; there is nothing to say of others, and nothing before a reset."""
+        return self.optional("remarks") or [] if self._is_plain else []
+
     def first_task(self) -> Task:
         """A task to try the env with."""
         ids = self.scenario_ids()
@@ -205,7 +222,11 @@ class MessageEnv:
             self._wrap()
             text, info = self.env.reset(seed=seed, options=options)
         self._settled = True
-        return self._observation("reset", text, 0.0, False, False, info)
+        observation = self._observation("reset", text, 0.0, False, False, info)
+        if self._system_prompt is None or self._is_plain:
+            return observation
+        said = [message for message in observation.messages if message["role"] != "system"]
+        return observation._replace(messages=[{"role": "system", "content": self._system_prompt}, *said])
 
     def _step(self, action: str) -> Observation:
         text, reward, terminated, truncated, info = self._contract.stepped(self.env.step(action))
@@ -223,7 +244,7 @@ class MessageEnv:
             self.env.close()
             self.env = make_env(self.env_id, render_mode="ansi", **self._env_kwargs)
         most = asked if asked > 0 else min(own or DEFAULT_MAX_TURNS, DEFAULT_MAX_TURNS)
-        self.env = self._guarded(_TRIAL, PlainEnv, self.env, most, own)
+        self.env = self._guarded(_TRIAL, PlainEnv, self.env, most, own, self._system_prompt)
         self._is_plain = True
 
     def _observation(

@@ -2,8 +2,9 @@
 
 Plain envs are wrapped and need not change: a registry full of envs is worth more than a rule that each must speak in
 messages. The action space becomes the JSON schema of one tool, ``act``. An observation is the env's own ``ansi``
-picture where it draws one, else its numbers with the names that its docstring gives them. What the model writes is
-never an exception: a wrong call is an observation with an error code, and the env does not move.
+picture where it draws one, else its numbers with the names that its docstring gives them, and the legal actions where
+its info has them. What the model writes is never an exception: a wrong call is an observation with an error code, and
+the env does not move.
 
 A wrong call costs ``INVALID_CALL_MARGIN`` more than a random action does on average, measured once over
 ``REHEARSAL_STEPS`` steps with seed 0. A fixed penalty would make nonsense the best policy wherever every step costs
@@ -18,11 +19,14 @@ observation say so.
 import copy
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
 
+from grpo.envs.action_names import action_names
 from grpo.envs.contract import Contract
 from grpo.envs.docstrings import read_docs
 from grpo.envs.spaces import in_words, schema_of, to_action, to_json, to_text
@@ -37,6 +41,15 @@ MAX_CALLS_PER_TURN = 8
 MAX_INVALID_IN_A_ROW = 5
 INVALID_CALL_MARGIN = 0.1
 REHEARSAL_STEPS = 32
+
+MAX_LEGAL = 64
+"""Most legal actions that an observation lists."""
+
+_LEGAL = re.compile(
+    r"(?:legal|valid|available|admissible|possible|allowed)_(?:action|move|command)s?|(?:(?!invalid|illegal)\w+_)?mask",
+    re.I,
+)
+"""Names in ``info`` of what says which actions are legal."""
 
 _REHEARSED: dict[str, tuple[float, str]] = {}
 """What rehearsals of this process found, by the spec of the env: another of the same kind needs none."""
@@ -54,16 +67,23 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         env: An env as ``gymnasium.make`` gives it; with ``render_mode="ansi"`` its pictures are the observations.
         max_turns: Most assistant turns, the wrong ones counted.
         own_turns: How many the env itself would allow, where it is known.
+        about: The user's words on it, in place of those of its docstring.
 
     Raises:
         EnvError: Its actions or observations have no form in text.
 
     Attributes:
         invalid_call_reward: What a turn without a valid call is rewarded with.
-        cut_remark: For people, where episodes are cut before the env would end them.
+        remarks: For people: where episodes are cut before the env would end them, and what nothing says of it.
     """
 
-    def __init__(self, env: gymnasium.Env[Any, Any], max_turns: int = DEFAULT_MAX_TURNS, own_turns: int | None = None):
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        max_turns: int = DEFAULT_MAX_TURNS,
+        own_turns: int | None = None,
+        about: str | None = None,
+    ):
         super().__init__(env)
         self.env_id = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         self.max_turns = max_turns
@@ -73,21 +93,28 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         self._draws = env.render_mode == "ansi"
         self._docs = read_docs(type(env.unwrapped))
         self._schema = schema_of(self._actions)
-        self._words = {name.casefold(): value for value, name in self._docs.actions.items()}
+        self._about = about
+        self._names = action_names(env, self._docs)
+        self._words = {name.casefold(): value for value, name in self._names.items()}
         spec = repr(env.spec)
         if env.spec is None or spec not in _REHEARSED:
             _REHEARSED[spec] = self._rehearse()
         self.invalid_call_reward, self._success_key = _REHEARSED[spec]
         whole = f"episodes are cut after {max_turns}{self._of_own} turns; to play whole ones: "
         option = json.dumps({"max_episode_steps": own_turns})
-        self.cut_remark = f"{self.env_id}: {whole}--env-kwargs '{option}'" if self._of_own else ""
+        self.remarks = [f"{self.env_id}: {whole}--env-kwargs '{option}'"] if self._of_own else []
+        unsaid = [] if self._docs.about else ["what it is about"]
+        unsaid += [] if self._names or not isinstance(self._actions, spaces.Discrete) else ["what its actions mean"]
+        if unsaid and about is None:
+            where = "say it in the docstring of its class, or with --system-prompt"
+            self.remarks.append(f"{self.env_id}: nothing says {' and '.join(unsaid)}; {where}")
         self.scripted_policies = {"random": lambda _env, seed: RandomPolicy(self, seed)}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begin an episode; info has ``messages``, ``tools`` and ``metrics``."""
         observation, info = self._contract.began(self.env.reset(seed=seed, options=options))
         self._total, self._turns, self._steps, self._invalid, self._invalid_in_a_row = 0.0, 0, 0, 0, 0
-        text = self._last_text = self._text(observation)
+        text = self._last_text = self._text(observation, self._contract.info("reset", info))
         messages = [{"role": "system", "content": self._introduction()}, {"role": "user", "content": text}]
         return text, {"messages": messages, "tools": [self._tool()], "metrics": self._metrics(info)}
 
@@ -106,7 +133,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
             info = self._contract.info("step", given)
             self._steps += 1
             rewards.append(self._contract.reward("step", step_reward))
-            self._last_text = self._text(observation)
+            self._last_text = self._text(observation, info)
             replies.append((call_id, f"reward {rewards[-1]:.4g}\n{self._last_text}"))
             if terminated or truncated:
                 break
@@ -200,7 +227,23 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
             metrics["success"] = info.get(self._success_key, False)
         return metrics
 
-    def _text(self, observation: Any) -> str:
+    def _text(self, observation: Any, info: dict[str, Any]) -> str:
+        return "\n".join([self._shown(observation), *self._legal(info)])
+
+    def _legal(self, info: dict[str, Any]) -> Iterator[str]:
+        """A line for each entry of info that says which actions are legal; a mask as the actions that it leaves."""
+        for name, given in info.items():
+            if not _LEGAL.fullmatch(str(name)) or not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+                continue
+            legal: list[Any] = [*given]
+            if str(name).endswith("mask") or (legal and all(isinstance(one, bool | np.bool_) for one in legal)):
+                if not isinstance(self._actions, spaces.Discrete) or len(legal) != self._actions.n:
+                    continue
+                legal = [self._actions.start + place for place, is_legal in enumerate(legal) if is_legal]
+            more = f", and {len(legal) - MAX_LEGAL} more" if len(legal) > MAX_LEGAL else ""
+            yield f"legal actions: {', '.join(map(to_text, legal[:MAX_LEGAL])) or 'none'}{more}"
+
+    def _shown(self, observation: Any) -> str:
         if self._draws:
             if not isinstance(drawn := self.env.render(), str):
                 given = f"{self.env_id} has the render mode 'ansi' and draws {shown(drawn)}, which is no text"
@@ -212,17 +255,17 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
             raise EnvError(f"{self.env_id} {error}") from None
 
     def _introduction(self) -> str:
-        parts = [f"{self.env_id}. {self._docs.about}".strip()]
-        if not self._draws and not self._docs.observations and self._docs.observation:
+        parts = [f"{self.env_id}. {self._docs.about}".strip() if self._about is None else self._about]
+        if self._about is None and not self._draws and not self._docs.observations and self._docs.observation:
             parts.append(self._docs.observation)
         parts.append(f"At most {self.max_turns}{self._of_own} turns. {self._form()}")
         return "\n".join(parts)
 
     def _form(self) -> str:
         if isinstance(self._actions, spaces.Discrete):
-            names = [f"{value} = {name}" for value, name in self._docs.actions.items() if self._actions.contains(value)]
+            names = [f"{value} = {name}" for value, name in self._names.items() if self._actions.contains(value)]
         else:
-            names = list(self._docs.actions.values())
+            names = list(self._names.values())
         return f"Call {TOOL} with action: {in_words(self._schema)}{' (' + ', '.join(names) + ')' if names else ''}."
 
     def _tool(self) -> dict[str, Any]:
@@ -235,7 +278,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         rewards: list[float] = []
         keys: set[str] = set()
         self._actions.seed(0)
-        self._text(self._contract.began(self.env.reset(seed=0))[0])
+        self._text(*self._contract.began(self.env.reset(seed=0)))
         for _ in range(REHEARSAL_STEPS):
             action = to_action(self._actions, to_json(self._actions, self._actions.sample()))  # typed as a call's
             _, reward, terminated, truncated, info = self._contract.stepped(self.env.step(action))

@@ -16,10 +16,16 @@ from grpo.machine.user_code import import_user_module
 TASKS_ENV = "grpo.envs.tasks:Tasks-v0"
 """What ``--tasks`` plays."""
 
+SYSTEM_PROMPT = "system_prompt"
+"""Among the arguments of an env that takes none of this name: the user's words in place of what the env says of itself.
+
+There they reach every process that makes the env, and the settings that a run, its evaluation and a comparison share.
+"""
+
 ENTRY_POINT_GROUP = "gymnasium.envs"
 
 
-def make_env(env_id: str, **kwargs: Any) -> Any:
+def make_env(env_id: str, /, **kwargs: Any) -> Any:
     """``gymnasium.make`` that also finds bare ids of installed packages through the entry-point group.
 
     Raises:
@@ -39,9 +45,14 @@ def make_env(env_id: str, **kwargs: Any) -> Any:
         raise EnvError(f"{env_id} could not be made{f' with {kwargs}' if kwargs else ''}: {describe(error)}") from error
 
 
+def takes(env_id: str, argument: str) -> bool:
+    """Whether the env's constructor has an argument of this name."""
+    return argument in _signature(env_id).parameters
+
+
 def takes_split(env_id: str) -> bool:
-    """Whether the env's constructor has a ``split`` argument, so that held-out scenarios can be asked for by name."""
-    return "split" in _signature(env_id).parameters
+    """Whether held-out scenarios can be asked for by name."""
+    return takes(env_id, "split")
 
 
 def with_split(env_id: str, env_kwargs: Mapping[str, Any], split: str) -> dict[str, Any]:

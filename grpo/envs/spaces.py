@@ -2,7 +2,8 @@
 
 Actions are numbers (Discrete, Box, MultiDiscrete, MultiBinary: a space of these is its bounds), Text, and Tuple and
 Dict of these. An observation is shown by what it is, whatever its space. Pictures, and arrays too large to read, are
-refused: a language model is to be told what they show, which is a wrapper's work.
+refused: a language model is to be told what they show, which is a wrapper's work. What looks like a small picture is
+taken for symbols where a text stands beside it in a dict, as the mission does in MiniGrid.
 """
 
 import math
@@ -118,26 +119,30 @@ def to_json(space: spaces.Space[Any], action: Any) -> Any:
     return array.item() if array.shape == (1,) else array.tolist()  # as its schema has it
 
 
-def to_text(observation: Any, names: Mapping[int, str] | None = None) -> str:
+def to_text(observation: Any, names: Mapping[int, str] | None = None, *, symbols: bool = False) -> str:
     """An observation as compact text.
 
     Args:
         observation: Numbers, texts, arrays, and dicts and lists of them.
         names: Those of a list's or a vector's entries, where they are known.
+        symbols: Small arrays of bytes are no pictures; the numbers of one place stand together.
 
     Raises:
         ValueError: It is a picture, or an array of more than `MAX_OBSERVATION_NUMBERS`; the message says what to do.
     """
     if isinstance(observation, np.ndarray):
-        _check_readable(observation)
+        _check_readable(observation, symbols=symbols)
         if observation.ndim == 0:
             return _number(observation.item())
         if observation.ndim == 2:
             return "\n".join(" ".join(map(to_text, row)) for row in observation)
+        if observation.ndim == 3 and symbols:
+            return "\n".join(" ".join(",".join(map(to_text, cell)) for cell in row) for row in observation)
         if observation.ndim > 2:
             return "\n\n".join(map(to_text, observation))
     if isinstance(observation, Mapping):
-        entries = [(key, to_text(value)) for key, value in observation.items()]
+        symbols = any(isinstance(value, str) for value in observation.values())
+        entries = [(key, to_text(value, symbols=symbols)) for key, value in observation.items()]
         lines = [f"{key}:\n{text}" if "\n" in text else f"{key}: {text}" for key, text in entries]
         return "\n".join(lines) or "(nothing)"
     if isinstance(observation, np.ndarray | list | tuple | set | frozenset):
@@ -150,12 +155,12 @@ def to_text(observation: Any, names: Mapping[int, str] | None = None) -> str:
     return _number(observation) if isinstance(observation, int | float | np.number | np.bool_) else str(observation)
 
 
-def _check_readable(array: np.ndarray) -> None:
-    if array.dtype == np.uint8 and array.ndim >= 2:
+def _check_readable(array: np.ndarray, *, symbols: bool) -> None:
+    if array.dtype == np.uint8 and array.ndim >= 2 and not (symbols and array.size <= MAX_OBSERVATION_NUMBERS):
         raise ValueError(
             f"shows pictures (uint8 of shape {array.shape}), which a language model cannot read; choose a variant with "
-            "numbers or text (many such envs have one: obs_type='ram', render_mode='ansi'), or wrap the env so that it "
-            "describes the picture in words"
+            "numbers or text if the env has one (as Atari's obs_type='ram'), or wrap the env so that it describes the "
+            "picture in words (docs/any-env.md)"
         )
     if array.size > MAX_OBSERVATION_NUMBERS:
         raise ValueError(

@@ -88,7 +88,7 @@ def _prepared(config: EvalConfig) -> tuple[dict[str, Any], list[PlannedEpisode],
         episodes = planned_episodes(tasks, config.k, config.seed)
         episodes.sort(key=lambda planned: planned.sample_index)  # an early stop has seen every scenario
         scripted, say = probe.scripted_names(), partial(click.echo, err=True)
-        if remark := probe.optional("cut_remark"):
+        for remark in probe.remarks():
             say(remark)
         fingerprint = _fingerprint(probe)
         if config.answer_judge.model is not None:

@@ -2,6 +2,7 @@
 
 import json
 
+import gymnasium
 import pytest
 
 from tests.support.agents import unwritable
@@ -214,3 +215,36 @@ def test_an_env_that_asks_no_question_has_no_line_about_answers(tmp_path):
     assert shown.exit_code == 0, shown.output
     assert "Reward              0.000  [too few to say]" in shown.output
     assert "nswer" not in shown.output.split("Ended")[0]
+
+
+class Held(SumsEnv):
+    """Holds what a close has to free."""
+
+    made = 0
+    closed = 0
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        type(self).made += 1
+
+    def close(self):
+        type(self).closed += 1
+
+
+gymnasium.register("tests/Held-v0", entry_point=Held)
+
+
+def test_every_env_that_was_made_is_closed_once(tmp_path):
+    shown = run("--agent", "oracle", "--limit", "8", "--out", str(tmp_path / "out"), env="tests/Held-v0")
+    assert shown.exit_code == 0, shown.output
+    assert Held.closed == Held.made > 1
+
+
+def test_the_users_words_are_in_the_prompt_and_in_the_settings(tmp_path):
+    arguments = ("--agent", "random", "--limit", "2", "--system-prompt", "Cross the ice.")
+    shown = run(*arguments, "--out", str(tmp_path / "out"), env="FrozenLake-v1", max_episode_steps=9)
+    assert shown.exit_code == 0, shown.output
+    for row in rows(tmp_path / "out"):
+        assert row["messages"][0]["content"].startswith("Cross the ice.\nAt most 9 turns. Call act")
+    kwargs = json.loads((tmp_path / "out" / "config.json").read_text())["env_kwargs"]
+    assert kwargs == {"max_episode_steps": 9, "system_prompt": "Cross the ice."}

@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from grpo.envs.docstrings import EnvDocs, read_docs
 from grpo.envs.message_env import MessageEnv
+from grpo.envs.plain import PlainEnv
 from grpo.errors import EnvError
 from grpo.types import Task
 from tests.support.envs import Toll, call
@@ -141,6 +142,81 @@ def test_a_plain_env_of_the_old_gym_is_named_with_the_method_that_is_old():
         EnvError, match=r"^tests/OldGym-v0\.step\(\) returns .*; want \(observation, reward, terminated"
     ):
         MessageEnv("tests/OldGym-v0", {}).reset(Task(0))
+
+
+class Fork(gymnasium.Env):
+    action_space = spaces.Discrete(3, start=1)
+    observation_space = spaces.Discrete(9)
+
+    def __init__(self, info=None):
+        self.given = info or {}
+
+    def reset(self, *, seed=None, options=None):
+        return 0, self.given
+
+    def step(self, action):
+        return 1, 0.0, False, False, {}
+
+
+class Guide(Fork):
+    """It is told what to say itself, and it speaks in messages."""
+
+    def __init__(self, system_prompt="Mine."):
+        said = [{"role": "system", "content": system_prompt}, {"role": "user", "content": "Where to?"}]
+        super().__init__({"messages": said, "tools": []})
+
+
+class Plain(Guide):
+    def __init__(self):
+        super().__init__()
+
+
+for made in (Fork, Guide, Plain):
+    gymnasium.register(f"tests/{made.__name__}-v0", entry_point=made, max_episode_steps=9)
+
+
+def test_what_nothing_says_of_an_env_is_told_to_the_user_who_may_say_it():
+    env = MessageEnv("tests/Fork-v0", {})
+    assert env.reset(Task(0)).messages[0]["content"] == (
+        "tests/Fork-v0.\nAt most 9 turns. Call act with action: integer from 1 to 3."
+    )
+    assert env.remarks() == [
+        "tests/Fork-v0: nothing says what it is about and what its actions mean; say it in the docstring of its class, "
+        "or with --system-prompt"
+    ]
+    told = MessageEnv("tests/Fork-v0", {"system_prompt": "Find the way: 1 is left."})
+    assert told.reset(Task(0)).messages[0]["content"] == (
+        "Find the way: 1 is left.\nAt most 9 turns. Call act with action: integer from 1 to 3."
+    )
+    assert told.remarks() == []
+
+
+@pytest.mark.parametrize("env_id", ["tests/Guide-v0", "tests/Plain-v0"])
+def test_the_users_text_is_the_system_message_of_an_env_that_speaks_in_messages(env_id):
+    """Whether the env takes it as an argument of its own or not."""
+    env = MessageEnv(env_id, {"system_prompt": "Go north."})
+    assert [message["content"] for message in env.reset(Task(0)).messages] == ["Go north.", "Where to?"]
+    assert env.remarks() == []
+
+
+@pytest.mark.parametrize(
+    ("info", "said"),
+    [
+        ({"action_mask": np.array([1, 0, 1], np.int8)}, ["legal actions: 1, 3"]),
+        ({"mask": [False, False, False]}, ["legal actions: none"]),
+        ({"valid_actions": np.array([False, True, True])}, ["legal actions: 2, 3"]),
+        ({"legal_moves": iter(["e2e4", "g1f3"])}, ["legal actions: e2e4, g1f3"]),
+        ({"admissible_commands": ["go north", "take key"]}, ["legal actions: go north, take key"]),
+        ({"available_actions": range(100)}, [f"legal actions: {', '.join(map(str, range(64)))}, and 36 more"]),
+        ({"invalid_action_mask": [1, 0, 1], "mask": [1, 0], "legal_moves": 3, "moves": [1]}, []),
+    ],
+)
+def test_legal_actions_in_info_are_shown_below_the_observation(info, said):
+    env = PlainEnv(Fork())
+    env.unwrapped.given = info
+    text, _ = env.reset(seed=0)
+    assert text.splitlines() == ["0", *said]
+    assert env.step("?")[0].splitlines()[2:] == []  # what cannot be read has its own hint
 
 
 class Lottery(Toll):

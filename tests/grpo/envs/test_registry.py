@@ -41,6 +41,19 @@ gymnasium.register("tests/Factory-v0", entry_point=make_counted)
 gymnasium.register("tests/Lost-v0", entry_point="no_such_module:Env")
 
 
+class Meta(WordEnv):
+    def __init__(self, **given):
+        self.given = given
+
+
+gymnasium.register("tests/Meta-v0", entry_point=Meta)
+
+
+def test_an_env_may_have_arguments_of_any_name():
+    env = MessageEnv("tests/Meta-v0", {"env_id": "a", "name": "b"})
+    assert env.env.unwrapped.given == {"env_id": "a", "name": "b"}
+
+
 def test_split_support_is_found_without_making_an_env():
     assert takes_split(WORD_ENV)
     assert takes_split("tests/Counted-v0")

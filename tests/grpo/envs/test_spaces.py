@@ -214,6 +214,8 @@ NAMES = {0: "x", 1: "v"}
         (np.array([[1, 0], [0, 2]]), {}, "1 0\n0 2"),
         (np.array([[[1, 0], [0, 1]], [[1, 1], [0, 0]]]), {}, "1 0\n0 1\n\n1 1\n0 0"),
         ({"pos": 3, "goal": "door"}, {}, "pos: 3\ngoal: door"),
+        ({"image": np.arange(8, dtype=np.uint8).reshape(2, 2, 2), "to": "2"}, {}, "image:\n0,1 2,3\n4,5 6,7\nto: 2"),
+        ({"map": np.eye(2, dtype=np.uint8), "to": "the door"}, {}, "map:\n1 0\n0 1\nto: the door"),
         ({"grid": np.eye(2, dtype=int), "hp": 7}, {}, "grid:\n1 0\n0 1\nhp: 7"),
         ((np.array([0.5, 1.0]), np.array([2.0, 3.0])), {}, "0: 0.5, 1\n1: 2, 3"),
         (({"x": 4}, {"x": 5, "y": 1}), {}, "0: x: 4\n1: x: 5\ny: 1"),
@@ -238,6 +240,7 @@ def test_whatever_a_space_holds_has_a_text(seed):
     [
         (np.zeros((96, 96, 3), np.uint8), r"shows pictures \(uint8 of shape \(96, 96, 3\)\)"),
         ({"image": np.zeros((8, 8), np.uint8)}, "shows pictures"),
+        ({"image": np.zeros((30, 30, 3), np.uint8), "mission": "go"}, "shows pictures"),
         ((np.zeros(600),), "an array of 600 numbers"),
     ],
 )
