@@ -19,7 +19,7 @@ from grpo.errors import GrpoError
 if TYPE_CHECKING:
     from grpo.envs.message_env import MessageEnv, Observation
 
-HELP = "NAME(argument=value, ...) calls a tool; any other line goes to the env as it is. Ctrl-D ends."
+HELP = "NAME(argument=value, ...) calls a tool; any other line goes to the env as it is. help shows this, quit ends."
 
 
 class PlayConfig(EnvSettings):
@@ -46,7 +46,7 @@ def play(given: dict[str, Any]) -> None:
     """Play one episode by hand: see what a policy sees, and how its reward comes about.
 
     Each line is an action: a call as in Python, such as search_inbox(keywords=["laptops"]), or any text that a policy
-    could write. It is also how to try an env of your own.
+    could write, but for help, quit and exit. It is also how to try an env of your own.
     """
     from grpo.envs.message_env import MessageEnv
     from grpo.envs.registry import with_split
@@ -87,7 +87,12 @@ def _play(env: MessageEnv, observation: Observation, name: str) -> None:
         except click.Abort:  # Ctrl-D, or the end of a file of actions
             click.echo("\nNot played to its end.")
             break
-        if not line.strip():
+        if line.strip() in ("quit", "exit"):
+            click.echo("Not played to its end.")
+            break
+        if line.strip() == "help":
+            click.echo(HELP)
+        if line.strip() in ("", "help"):
             continue
         observation = env.step(action)
         total, steps = total + observation.reward, steps + 1

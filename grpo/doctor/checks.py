@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -119,10 +119,10 @@ def check_gpu_memory(config: TrainConfig) -> str:
 def check_versions(config: TrainConfig, *, training_meant: bool) -> str:
     """The packages that a run needs, and what vLLM needs of the system.
 
-    Where none of them is installed this is an install for evaluation and judging, which need none: unless training is
-    meant, that is no failure.
+    Where one of them is missing this is an install for evaluation and judging, which need none: unless training is
+    meant, that is no failure. Another package may have brought torch.
     """
-    if not training_meant and not any(map(importlib.util.find_spec, PACKAGES)):
+    if not training_meant and not all(map(importlib.util.find_spec, PACKAGES)):
         raise Unneeded("training and serving are not installed here, evaluation and judging are (docs/install.md)")
     require(*PACKAGES)
     if config.device == "cpu" and (lacking := [name for name, is_here in _system_parts() if not is_here]):
@@ -220,10 +220,12 @@ def check_env(config: TrainConfig) -> str:
     try:
         ids = env.scenario_ids()
         task = env.first_task()
-        if env.reset(task).messages != env.reset(task).messages:
+        tasks = [task, replace(task, seed=task.seed + 1)]
+        if unequal := [t.seed for t in tasks if env.reset(t).messages != env.reset(t).messages]:
+            heeded = f" (with the seed {tasks[-1].seed} they did not)" if tasks[-1].seed not in unequal else ""
             raise EnvError(
-                "two resets with the same seed and scenario gave different first messages; draw everything random in "
-                "reset from the seed: the members of a group must begin equal"
+                f"two resets with the same seed ({unequal[0]}) and scenario gave different first messages{heeded}; "
+                "draw everything random in reset from the seed, 0 too: the members of a group must begin equal"
             )
         turns, how = asyncio.run(_play(env, config, task))
         scenarios = f"{len(ids)} scenarios" if ids is not None else "tasks by seed"

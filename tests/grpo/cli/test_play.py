@@ -62,6 +62,13 @@ def test_the_end_of_the_input_ends_the_episode_and_an_invalid_call_is_named():
     assert "Not played to its end.\nopen after 1 action, reward -0.100\n  = -0.100 penalty\n" in shown.output
 
 
+@pytest.mark.parametrize("word", ["quit", "exit"])
+def test_a_word_asks_for_help_or_ends_and_is_no_answer(word):
+    shown = played([" help ", word])
+    assert shown.output.count("help shows this, quit ends.") == 2
+    assert "Not played to its end.\nopen after 0 actions, reward 0.000\n" in shown.output
+
+
 def test_an_env_of_ones_own_is_played_by_its_file():
     shown = played(
         [f"guess({number})" for number in range(1, 8)],

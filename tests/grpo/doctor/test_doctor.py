@@ -36,6 +36,13 @@ class Forgetful(WordEnv):
         return text, info
 
 
+class Falsy(Forgetful):
+    """Takes the seed 0 for none."""
+
+    def reset(self, *, seed=None, options=None):
+        return (WordEnv if seed else Forgetful).reset(self, seed=seed, options=options)
+
+
 class Thin(WordEnv):
     """Fails at what models write when they err."""
 
@@ -50,7 +57,7 @@ class Damaged(WordEnv):
         return ["table words: page 3 is gone"]
 
 
-for env_class in (Forgetful, Thin, Damaged):
+for env_class in (Forgetful, Falsy, Thin, Damaged):
     if f"{env_class.__name__}-v0" not in gymnasium.registry:
         gymnasium.register(
             f"{env_class.__name__}-v0", entry_point=f"tests.grpo.doctor.test_doctor:{env_class.__name__}"
@@ -106,7 +113,7 @@ def test_the_memory_of_gpus_is_what_a_run_plans(nvidia_smi, monkeypatch):
 def test_packages_of_the_training_are_missed_only_by_who_means_to_train(
     monkeypatch, tmp_path, arguments, status, found
 ):
-    monkeypatch.setattr(doctor, "PACKAGES", ("no_such_package", "nor_this"))
+    monkeypatch.setattr(doctor, "PACKAGES", ("click", "no_such_package"))  # one is here for another package
     common = ["--env", WORD_ENV, "--json", "--disk-gib", "0.001", "--run-dir", str(tmp_path)]
     shown = CliRunner().invoke(command, [*common, *arguments, *(["--quick"] if arguments else [])])
     results = {result["name"]: result for result in json.loads(shown.output)}
@@ -135,8 +142,11 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
 
 
 def test_an_env_that_breaks_its_contract_is_found_out():
-    with pytest.raises(EnvError, match=r"two resets with the same seed .* gave different first messages; draw"):
+    same = r"two resets with the same seed \(0\) and scenario gave different first messages"
+    with pytest.raises(EnvError, match=rf"{same}; draw"):
         doctor.check_env(config("Forgetful"))
+    with pytest.raises(EnvError, match=rf"{same} \(with the seed 1 they did not\); draw everything random in .* 0 too"):
+        doctor.check_env(config("Falsy"))
     said = r"^a call that is no JSON: .* failed at step: JSONDecodeError: .* \(test_doctor.*; answer it with a text, an"
     with pytest.raises(EnvError, match=said):
         doctor.check_env(config("Thin"))
