@@ -22,7 +22,7 @@ from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.chat.template import OF_NO_WEIGHT
 from grpo.chat.tree import canonical, rendered
 from grpo.config import TrainConfig
-from grpo.errors import DataError, ModelError
+from grpo.errors import DataError, ModelError, describe
 from grpo.learner.segments import common_prefix
 from grpo.machine.models import resolve_model
 from grpo.types import Message
@@ -32,12 +32,8 @@ MAX_GAP = 1.0
 """Nats: bf16 differs from float32 by 0.04 a token, and by 0.27 at most (1,272 tokens of SmolLM2-135M at temperature 1);
 the log-probability of another token differs by several."""
 _ROUNDING = 1e-4
-_SHOWN = 24
-"""Characters that are shown of a text."""
-_AGREE = 80
-"""Characters that must agree behind what is doubled or missing."""
-_LONGEST = 400
-"""Most characters that are doubled or missing in one place, to be called so."""
+_SHOWN, _AGREE, _LONGEST = 24, 80, 400
+"""Characters: shown of a text; that agree behind what is doubled or missing, to be called so; most that are so."""
 
 LogprobsOf = Callable[[Sequence[int]], Sequence[float]]
 """Gives the log-probability (natural log) of each of some ids but the first, after those before it."""
@@ -104,7 +100,7 @@ def check_row(
     """The faults of a row: the first wrong id, wrong masks before it, the first wrong log-probability.
 
     Args:
-        row: See there.
+        row: What is checked.
         chat: Tokenizer and template. With history ``append`` a row may go on where the template rewrites a turn.
         number: Of the row.
         logprobs_of: The model that has sampled; None leaves the comparison out.
@@ -163,7 +159,7 @@ class _Walk:
                     yield from self._rewritten(at, piece, place)
                 stop = next((i for i in range(at, len(ids)) if ids[i] in chat.stop_token_ids), len(ids))
                 text, said = chat.decode(ids[at:stop]), self.messages[piece]["content"]
-                if text != said and not self._reads(text, self.row.messages[piece]):
+                if text != said and not _reads(self.row.messages[piece], text, self.row.tools):
                     texts = [chat.decode(ids[at:end]) for end in range(at, stop + 1)]
                     right = max(count for count, text in enumerate(texts) if said.startswith(text))
                     yield self._wrong(at + right, said[len(texts[right]) :] + chat.end, place)
@@ -182,19 +178,13 @@ class _Walk:
         if end < len(ids) and ids[end:] != chat.encode(f"{chat.end}\n")[1:]:  # what many templates end a message with
             yield self._wrong(end, "", len(self.pieces))
 
-    def _reads(self, text: str, message: Message) -> bool:
-        """Whether a message is what a parser makes of a turn's text."""
-        names = [tool["function"]["name"] for tool in self.row.tools]
-        is_parsed = bool({"tool_calls", "reasoning_content"} & message.keys())
-        return is_parsed and canonical(said_of(text, names, "").message) == canonical(message)
-
     def _rewritten(self, at: int, turn: int, place: int) -> Iterator[Finding]:
         """What stands before a turn is what the template writes there at once, but for what has no weight."""
         opening = self.chat.prompt_ids(self.messages[:turn], self.row.tools)
-        shown, whole = "".join(map(self._text, self.pieces[:place])), self._text(opening)
-        shown, whole = OF_NO_WEIGHT.sub("", shown), OF_NO_WEIGHT.sub("", whole)
-        if shown != whole:
-            same = common_prefix([*map(ord, shown)], [*map(ord, whole)])
+        whole, shown = self._text(opening), "".join(map(self._text, self.pieces[:place]))
+        whole, shown = OF_NO_WEIGHT.sub("", whole), OF_NO_WEIGHT.sub("", shown)
+        if whole != shown:
+            same = common_prefix([*map(ord, whole)], [*map(ord, shown)])
             yield self.finding(Fault.DRIFT, at, whole[same:], shown[same:])
 
     def _text(self, piece: Sequence[int] | int) -> str:
@@ -216,6 +206,12 @@ class _Walk:
         return Finding(self.number, fault, at, expected[:_SHOWN], got[:_SHOWN], after)
 
 
+def _reads(message: Message, text: str, tools: Sequence[dict[str, Any]]) -> bool:
+    """Whether a message is what a parser makes of a turn's text."""
+    said = said_of(text, [tool["function"]["name"] for tool in tools], "").message
+    return not {"tool_calls", "reasoning_content"}.isdisjoint(message) and canonical(said) == canonical(message)
+
+
 def _kind(expected: str, got: str, before: str) -> Fault:
     """What explains a text with the least: that some is not there, that some is there again, or is something else."""
 
@@ -233,37 +229,29 @@ def _kind(expected: str, got: str, before: str) -> Fault:
 
 
 def check_file(path: Path, config: TrainConfig, max_gap: float, *, computes: bool) -> str:
-    """How many rows there are, if none has a fault.
-
-    Args:
-        path: JSON lines.
-        config: Of it model, device, and how the template is used (``rollout``).
-        max_gap: See ``check_row``.
-        computes: Whether the model is loaded, in float32, to compare log-probabilities.
+    """How many rows a file has, if none has a fault; ``computes`` says whether to compare log-probabilities.
 
     Raises:
-        DataError: A row has a fault, or a line is no row.
-        ModelError: The model cannot be used, or its template refuses the messages.
+        DataError: A row has a fault, a line is no row, or there is none.
+        ModelError: The model cannot be used.
     """
-    model, rollout = resolve_model(config.model).path, config.rollout
+    model, settings = resolve_model(config.model).path, config.rollout
     tokenizer = load_tokenizer(model)
     try:
-        chat = chat_for(tokenizer, rollout.history, rollout.chat_template_kwargs)
+        chat = chat_for(tokenizer, settings.history, settings.chat_template_kwargs)
     except ModelError:  # no run can use it, but other trainers may
         own = tokenizer.chat_template or ""
-        chat = Chat(tokenizer, own, rollout.history, rollout.chat_template_kwargs)
-    logprobs_of = _logprobs_of(model, config.device) if computes else None
-    found: list[Finding] = []
-    count = 0
+        chat = Chat(tokenizer, own, settings.history, settings.chat_template_kwargs)
+    logprobs_of, found, count = _logprobs_of(model, config.device) if computes else None, list[Finding](), 0
     for count, (_, record) in enumerate(each_record(path), start=1):
         try:
-            row = Rollout.model_validate(record)
-        except ValueError as error:
-            raise DataError(f"{path} line {count} is no rollout: {' '.join(str(error).split())[:300]}") from error
-        found += check_row(row, chat, count, logprobs_of, max_gap)
+            found += check_row(Rollout.model_validate(record), chat, count, logprobs_of, max_gap)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:  # messages may hold anything
+            raise DataError(f"{path} line {count} cannot be checked: {describe(error)}") from error
+    if not count:
+        raise DataError(f"{path} has no row")
     if found:
-        rows = len({finding.row for finding in found})
-        head = f"{rows} of {count} rows have faults, {len(found)} in all; the first are:"
+        head = f"{len({finding.row for finding in found})} of {count} rows have faults, {len(found)} in all"
         raise DataError("\n  ".join([head, *map(str, found[:_SHOWN])]))
     return f"{count} rows without a fault"
 

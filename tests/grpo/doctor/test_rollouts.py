@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.cli.doctor import doctor
-from grpo.doctor.rollouts import Fault, Rollout, check_row
+from grpo.doctor.rollouts import MAX_GAP, Fault, Rollout, check_row
 from grpo.envs.pool import EnvPool
 from grpo.episodes.player import planned_episodes
 from grpo.serving.policy import Policy, SamplingParams
@@ -396,11 +396,12 @@ def examined(folder, rows, tmp_path, *more):
 
 def test_the_command_passes_what_the_model_has_sampled_and_names_what_it_has_not(sampled, tmp_path):
     folder, rows = sampled
+    assert next(option.default for option in doctor.params if option.name == "max_gap") == MAX_GAP
     assert examined(folder, rows, tmp_path, "--max-gap", "0.001") == (0, "ok", ["2 rows without a fault"])
     good = rows[1]["logprobs"][0]
     spoiled = [rows[0], {**rows[1], "logprobs": [good - 1.5, *rows[1]["logprobs"][1:]]}]
     code, status, (head, found) = examined(folder, spoiled, tmp_path)
-    assert (code, status, head) == (1, "failed", "1 of 2 rows have faults, 1 in all; the first are:")
+    assert (code, status, head) == (1, "failed", "1 of 2 rows have faults, 1 in all")
     assert found.strip().startswith(f"row 2: logprob at id {rows[1]['mask'].index(True)}, after ")
     assert found.endswith(f"expected '{good:.4f}', got '{good - 1.5:.4f}'")
     assert (
@@ -414,8 +415,12 @@ def test_the_command_says_which_line_is_no_row_and_shows_the_first_faults_alone(
     folder, rows = sampled
     code, _, (found,) = examined(folder, [rows[0], {"ids": [1]}], tmp_path, "--quick")
     assert code == 1
-    assert "rollouts.jsonl line 2 is no rollout: " in found
+    assert "rollouts.jsonl line 2 cannot be checked: " in found
     assert "mask" in found
+    code, _, (found,) = examined(folder, [{**rows[0], "messages": [{"content": "?"}]}], tmp_path, "--quick")
+    assert (code, "line 1 cannot be checked: KeyError: 'role'" in found) == (1, True)
+    code, _, (found,) = examined(folder, [], tmp_path, "--quick")
+    assert (code, found.endswith("rollouts.jsonl has no row")) == (1, True)
     bad = {**rows[0], "mask": [not mask for mask in rows[0]["mask"]]}
     _, _, (head, *found) = examined(folder, [bad] * 30, tmp_path, "--quick")
     assert head.startswith("30 of 30 rows have faults, ")
