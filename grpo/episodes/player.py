@@ -183,7 +183,7 @@ class Player:
         if self._openings.setdefault(task, opening) != opening:
             raise EnvError(
                 f"{self.pool.env_id} begins sample {play.episode.sample_index} of {task.key!r} with another prompt "
-                "than the sample before; the same seed and scenario must give the same one"
+                f"than the sample before; the same seed ({task.seed}) and scenario must give the same one"
             )
 
     async def _run_agent(self, play: Play) -> BaseException | None:

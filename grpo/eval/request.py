@@ -16,6 +16,7 @@ from grpo.agents.named import make_agent
 from grpo.config import EvalConfig
 from grpo.display.streams import said_if_slow, stdout_aside
 from grpo.display.terminal import Display
+from grpo.ending import Ending
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
@@ -39,6 +40,9 @@ DEFAULT_TASKS = 100
 
 PATIENCE_SECONDS = 10.0
 """How long episodes wait for the first step of the first one, which says where envs are called."""
+
+FIRST_EPISODES = 5
+"""An agent that crashes so often in the same way before anything else happens cannot be evaluated."""
 
 INFRASTRUCTURE_STATUS = 3
 """Exit status where some episodes ended in infrastructure failures."""
@@ -157,8 +161,16 @@ def _play(
                 marker.check_usable()
             results.add(episode)
             progress.add(episode)
+            if len(first) < FIRST_EPISODES:
+                first.append((episode.ending, episode.error))
+                if len(first) == first.count((Ending.AGENT_CRASH, episode.error)) == FIRST_EPISODES:
+                    raise EvaluationError(
+                        f"the agent crashed in each of the first {FIRST_EPISODES} episodes: {episode.error}; mend it, "
+                        "and begin another evaluation"
+                    )
 
         missing = [planned for planned in episodes if planned.key not in results.episodes]
+        first: list[tuple[Ending, str]] = []
 
         async def play() -> None:
             async with agent, results.kept_up():

@@ -132,6 +132,15 @@ def test_a_failure_of_several_episodes_is_told_with_the_first_and_a_result_has_t
     assert said in shown.output
 
 
+def test_five_equal_crashes_at_the_beginning_end_the_evaluation(tmp_path):
+    agent = ("--agent", "tests.support.agents:unwritable", "--concurrency", "2")
+    shown = run(*agent, "--out", str(tmp_path), "--limit", "40", env="FrozenLake-v1")
+    assert shown.exit_code == 1
+    place = f"agents.py:{unwritable.__code__.co_firstlineno + 1}"
+    assert f"Error: the agent crashed in each of the first 5 episodes: Unwritable ({place}); mend it" in shown.output
+    assert 5 <= len(rows(tmp_path)) <= 6
+
+
 def test_resume_refuses_other_settings_and_begins_nothing_by_itself(tmp_path, monkeypatch):
     out = str(tmp_path / "run")
     assert run("--agent", "oracle", "--limit", "2", "--out", out).exit_code == 0
