@@ -19,11 +19,11 @@ from grpo.serving.vllm import VllmServer
 from grpo.serving.vllm_options import ServerOptions
 from grpo.types import Episode
 from judges.common.files import read_jsonl
-from scripts.frameworks.witness import Witness
+from tests.frameworks.witness import Witness
 
 EXAMPLES = ("langgraph", "openai_agents", "pydantic_ai", "smolagents")
 AGENTS = {name: f"examples.agents.{name}_agent:agent" for name in EXAMPLES}
-AGENTS |= {name: f"scripts.frameworks.{name}_agent:agent" for name in ("agno", "autogen")}
+AGENTS |= {name: f"tests.frameworks.{name}_agent:agent" for name in ("agno", "autogen")}
 STEPS, MAX_TOKENS = 3, 2048
 SETTINGS = (
     *("--recipe", "email-cpu", "--seed", "0", "--steps", str(STEPS), "--set", "eval.scenarios=0"),

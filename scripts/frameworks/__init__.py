@@ -1,1 +1,0 @@
-"""Agents of frameworks for `scripts/train_frameworks`, and what it checks."""
