@@ -147,7 +147,12 @@ class Play:
         episode.metrics = observation.metrics
         self.terminated, self.truncated = observation.terminated, observation.truncated
         self.is_cut = episode.num_turns >= self.max_turns and not (self.terminated or self.truncated)
-        if self.terminated and episode.answer is None and (found := final_answer(action)):
+        if (
+            self.terminated
+            and episode.answer is None
+            and not self.seat.env.is_plain()
+            and (found := final_answer(action))
+        ):
             text, sources, episode.implicit = found
             episode.answer = Answer(text, tuple(sources))
         return observation

@@ -80,6 +80,7 @@ def summarise(episodes: Sequence[Episode], seconds: float, **about: Any) -> dict
         "episodes": len(counted),
         "failed": len(episodes) - len(counted),
         "scenarios": len({episode.task.key for episode in counted}),
+        "answers": sum(episode.answer is not None for episode in episodes),
         "endings": {ending.value: endings[ending] for ending in Ending if endings[ending]},
         "errors": _errors(episodes),
         "error_codes": dict(Counter(code for episode in counted for code in episode.turn_errors if code)),

@@ -160,10 +160,10 @@ class Comparison:
         """One sentence: who is better, or that the data cannot tell."""
         measure = self.measures[0]
         metric, direction = measure.metric, measure.difference.direction
-        what, less = ("right answers", "fewer") if metric is CORRECT else ("reward", "less")
+        what = "success" if metric is CORRECT else "reward"
         said = {
             "up": f"{self.b} has more {what} than {self.a}",
-            "down": f"{self.b} has {less} {what} than {self.a}",
+            "down": f"{self.b} has less {what} than {self.a}",
             "noise": f"{self.b} and {self.a} do not differ in {what} beyond noise",
         }[direction]
         if not measure.difference.is_known:

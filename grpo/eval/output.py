@@ -10,6 +10,7 @@ import click
 
 from grpo.display.metrics import CORRECT, REWARD, RunningMean, ShownMetric, counted, short_duration
 from grpo.display.terminal import Bar, Display
+from grpo.ending import Ending
 from grpo.episodes.player import PlannedEpisode
 from grpo.statistics import slice_order
 from grpo.types import Episode
@@ -107,10 +108,13 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
 
 def table_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and values of the table; what an env does not measure has no row."""
-    metrics, k = summary["metrics"], len(summary["pass_at_k"])
+    metrics, k, endings = summary["metrics"], len(summary["pass_at_k"]), dict(summary["endings"])
+    asks = summary["answers"] > 0 or Ending.ANSWERED not in endings  # else the env ends its episodes by itself
+    if not asks:
+        endings = {"ended by the env": endings.pop(Ending.ANSWERED), **endings}
     yield "Episodes", f"{summary['episodes']} of {summary['planned']}, {counted(summary['scenarios'], 'scenario')}"
     for metric in _SHARES:
-        if metric.name in metrics and (CORRECT.name in metrics or metric.name not in _ONLY_OF_ANSWERS):
+        if metric.name in metrics and ((asks and CORRECT.name in metrics) or metric.name not in _ONLY_OF_ANSWERS):
             yield metric.label, metric.with_interval(metrics[metric.name])
     if k > 1:
         yield f"pass@{k}", CORRECT.format(summary["pass_at_k"][str(k)])
@@ -124,7 +128,7 @@ def table_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if (value := metrics.get(metric.name)) and metric.is_shown([value["mean"]]):
             yield metric.label, metric.with_interval(value)
     yield from _costs(summary)
-    yield "Ended", _counts(summary["endings"].items())
+    yield "Ended", _counts(endings.items())
     if summary["error_codes"]:
         yield "Invalid calls by kind", _counts(sorted(summary["error_codes"].items(), key=lambda item: -item[1]))
     for name in sorted(summary["slices"], key=slice_order):

@@ -172,7 +172,8 @@
       system.append(make("summary", "", "System message"), write(make("pre"), texts[episode.system]));
       part.append(system);
     }
-    part.append(write(make("p", "question"), texts[episode.question]));
+    var asked = texts[episode.question];  // of several lines it may be a map, whose columns are to stand below each other
+    part.append(write(make("p", asked.includes("\n") ? "question mono" : "question"), asked));
     return part;
   }
 

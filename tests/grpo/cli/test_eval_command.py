@@ -1,12 +1,13 @@
 """`grpo-eval` as a user meets it: scores, what is saved, going on, wrong input."""
 
 import json
+import re
 
 import gymnasium
 import pytest
 
 from tests.support.agents import unwritable
-from tests.support.envs import SumsEnv
+from tests.support.envs import SumsEnv, Toll
 from tests.support.evaluations import refused, rows, run
 
 
@@ -223,7 +224,16 @@ def test_an_env_that_asks_no_question_has_no_line_about_answers(tmp_path):
     shown = run("--agent", "random", "--limit", "3", "--out", str(tmp_path / "out"), env="FrozenLake-v1")
     assert shown.exit_code == 0, shown.output
     assert "Reward              0.000  [too few to say]" in shown.output
-    assert "nswer" not in shown.output.split("Ended")[0]
+    assert "ended by the env 3" in shown.output
+    assert "nswer" not in shown.output
+
+
+def test_nor_has_one_that_says_what_is_right_and_takes_no_answer(tmp_path):
+    shown = run("--agent", "random", "--limit", "3", "--out", str(tmp_path), env="tests/Road-v0")
+    assert re.search(r"Correct +100.0 %", shown.output)
+    assert "ended by the env 3" in shown.output
+    assert "nswer" not in shown.output
+    assert [row["answer"] for row in rows(tmp_path)] == [None] * 3
 
 
 class Held(SumsEnv):
@@ -241,6 +251,7 @@ class Held(SumsEnv):
 
 
 gymnasium.register("tests/Held-v0", entry_point=Held)
+gymnasium.register("tests/Road-v0", entry_point=Toll)
 
 
 def test_every_env_that_was_made_is_closed_once(tmp_path):

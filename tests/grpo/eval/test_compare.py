@@ -49,7 +49,7 @@ def test_scenarios_are_paired_and_their_samples_averaged() -> None:
     assert (result.reward.difference.n, result.unpaired_a, result.unpaired_b) == (5, [], ["s6"])
     assert [(flip.key, flip.change) for flip in result.flips] == [(("s1", 1), "gained"), (("s2", 0), "gained")]
     assert result.conclusion == (
-        "b and a do not differ in right answers beyond noise: 70.0 % → 100.0 %, difference +30.0 pp, "
+        "b and a do not differ in success beyond noise: 70.0 % → 100.0 %, difference +30.0 pp, "
         "95 % interval [-25.5 pp, +85.5 pp], paired over 5 scenarios."
     )
     assert result.warnings == ["Left out of the comparison: 1 scenario of b alone (s6)."]

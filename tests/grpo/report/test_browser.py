@@ -255,15 +255,26 @@ def test_an_env_that_does_not_say_what_is_right_has_rewards_alone(tmp_path: Path
         assert page.value("document.querySelectorAll('.sign').length") == 0
         heads = page.value("[...document.querySelectorAll('.listed th')].map(h => h.textContent)")
         assert heads == ["Scenario", "Question", "Reward"]
+        assert "nswer" not in page.value("document.querySelector('main').innerText")
         page.value(click("#list .head"))
         assert page.value("document.querySelectorAll('.detail .side').length") == 2
         assert page.messages == []
 
 
+def test_the_columns_of_a_map_stand_below_each_other(tmp_path: Path) -> None:
+    out = tmp_path / "e"
+    assert run("--agent", "random", "--limit", "1", "--out", str(out), env="CliffWalking-v1").exit_code == 0
+    with Page(write_report(out), tmp_path / "profile") as page:
+        assert "o  o  o" in page.value(text("#list .question"))
+        page.value(click("[data-unfold]"))
+        for place in ("#list .question", "#list .observation pre"):
+            assert "monospace" in page.value(f"getComputedStyle(document.querySelector('{place}')).fontFamily")
+
+
 def test_two_evaluations_stand_side_by_side(tmp_path: Path) -> None:
     wrong, oracle = play_wrong_and_oracle(tmp_path, 8)
     with Page(write_report(wrong, oracle), tmp_path / "profile") as page:
-        assert page.value(text("#conclusion")).startswith("oracle has more right answers than wrong: 25.0 % → 100.0 %")
+        assert page.value(text("#conclusion")).startswith("oracle has more success than wrong: 25.0 % → 100.0 %")
         assert page.value("[...document.querySelectorAll('#pairs .chip.good.bare')].length") == 6
         assert "6 scenarios right with oracle alone, 0 with" in page.value(text(".under"))
         page.choose("[name=source]", "oracle")

@@ -8,8 +8,10 @@ import pytest
 
 from grpo.ending import Ending
 from grpo.report import write_report
+from judges.common.files import read_json, write_json
 from tests.support.browser import ROWS, Page, click, needs_chromium, text
-from tests.support.reports import make_episode, make_run, save
+from tests.support.evaluations import rows, run
+from tests.support.reports import make_episode, make_run, save, write_lines
 
 pytestmark = [pytest.mark.browser, needs_chromium]
 
@@ -35,6 +37,26 @@ def test_nothing_makes_the_page_of_a_run_wider_than_a_telephone(tmp_path: Path) 
         assert page.value("getComputedStyle(document.getElementById('filters')).position") == "static"
         page.resize(1100)
         assert page.value("getComputedStyle(document.getElementById('filters')).position") == "sticky"
+
+
+def test_nor_that_of_a_comparison_of_long_names(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder, agent in zip(folders, ("wrong", "oracle"), strict=True):
+        assert run("--agent", agent, "--limit", "4", "--out", str(folder), count=4).exit_code == 0
+        name = {"agent": f"examples.agents.{agent}_framework_agent:agent", "model": "openai:a-large-model@http://h/v1"}
+        write_json(folder / "config.json", read_json(folder / "config.json") | name)
+        crash = {"ending": "agent_crash", "error": f"RuntimeError: {'x' * 200}", "turn_errors": ["unknown_tool"]}
+        first, *others = rows(folder)
+        write_lines(folder / "results.jsonl", [first | crash, *others])
+    with Page(write_report(*folders), tmp_path / "profile") as page:
+        page.value("document.querySelectorAll('details').forEach(d => d.open = true)")
+        for width in (768, 400, 360):
+            page.resize(width)
+            assert page.value("document.documentElement.scrollWidth - window.innerWidth") <= 0
+            boxes = "[...document.querySelectorAll('table')].map(t => t.parentElement.scrollWidth - t.parentElement.clientWidth)"
+            assert page.value(boxes) == [0, 0], width
+            asked = "document.querySelector('#list .ask').getBoundingClientRect().width"
+            assert page.value(asked) > width / 3  # the names leave room for the question
 
 
 def test_paper_shows_a_whole_group(tmp_path: Path) -> None:
