@@ -3,11 +3,13 @@
 The rules read answers as the environment does (`judges.answers.matching`), so it can mark every question that is
 kept. Any answer that the checker finds in other mail rejects a question, even a different answer: mail that contradicts
 the evidence makes a question with two answers. The checker sees neither the evidence nor the answer, so it can only
-find an answer, not confirm one.
+find an answer, not confirm one. What a mail quotes of the evidence is the evidence still, not another answer.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
+from itertools import groupby
 
 from email_env.errors import ToolInputError
 from email_env.make_scenarios.proposal import Check, Proposal
@@ -16,6 +18,7 @@ from email_env.scenarios.scenario import Scenario
 from email_env.search import cjk
 from email_env.search.database import Email, MailDatabase
 from email_env.search.query import MAX_KEYWORD_CHARS, MAX_SEARCH_WORDS
+from email_env.tools.toolbox import MIN_QUOTED_WORDS, unquoted
 from judges.answers.giving_up import gives_up
 from judges.answers.matching import says
 from judges.answers.tokens import tokens
@@ -71,7 +74,7 @@ def check_proposal(proposal: Proposal, mail: Email) -> None:
 
 
 def check_scenario(database: MailDatabase, scenario: Scenario, mail: Email) -> None:
-    """Raises `Unfit` where the mailbox has another mail that repeats the evidence."""
+    """Raises `Unfit` where the mailbox has another mail that repeats the evidence, and does not quote it."""
     for line in mail.body.splitlines():
         phrase = line.strip()[:MAX_KEYWORD_CHARS].rpartition(" ")[0] if len(line) > MAX_KEYWORD_CHARS else line
         if cjk.SEPARATOR in cjk.separated(line):
@@ -79,7 +82,7 @@ def check_scenario(database: MailDatabase, scenario: Scenario, mail: Email) -> N
         words = cjk.separated(phrase).replace(cjk.SEPARATOR, " ").split()
         if len(words) < _MIN_COPIED_WORDS or not says(line, scenario.answer):
             continue
-        for other in _found(database, scenario, [phrase], "all"):
+        for other in _found(database, scenario, mail, [phrase], "all"):
             if says(other.body, scenario.answer):
                 raise Unfit(Reason.FROM_OTHER_MAIL, f"{other.message_id} repeats {phrase.strip()!r}")
 
@@ -94,23 +97,41 @@ def heed(check: Check, scenario: Scenario, min_realism: float) -> None:
         raise Unfit(Reason.UNREALISTIC, f"realism {check.realism:g}")
 
 
-def other_mails(database: MailDatabase, scenario: Scenario) -> list[Email]:
-    """Mail that might answer the question too: found by the answer and by the question's words."""
+def other_mails(database: MailDatabase, scenario: Scenario, evidence: Email) -> list[Email]:
+    """Mail that might answer the question too, found by the answer and by the question's words; its own words."""
     words = content_words(scenario.question)[:_MAX_QUESTION_WORDS]
     searches = [[scenario.answer, *words], words, *([form] for form in (scenario.answer, *scenario.accepted))]
     found = {
-        mail.message_id: mail for keywords in searches for mail in _found(database, scenario, keywords, "any")
+        mail.message_id: mail for keywords in searches for mail in _found(database, scenario, evidence, keywords, "any")
     }.values()
     first = sorted(found, key=lambda mail: not says(f"{mail.subject}\n{mail.body}", scenario.answer))
     return first[:MAX_OTHER_MAILS]
 
 
-def _found(database: MailDatabase, scenario: Scenario, keywords: list[str], match: str) -> list[Email]:
-    """The mails that a search shows, without the evidence; none where one cannot search for these words."""
+def _found(database: MailDatabase, scenario: Scenario, evidence: Email, keywords: list[str], match: str) -> list[Email]:
+    """The mails that a search shows, without the evidence and what they quote of it.
+
+    None where one cannot search for these words.
+    """
     inbox, until = scenario.inbox, scenario.query_date
     with suppress(ToolInputError):
         hits = database.search(inbox=inbox, keywords=keywords, until=until, match=match, order="relevance")
         others = (hit.message_id for hit in hits if hit.message_id not in scenario.message_ids)
         read = (database.read(message_id, inbox=inbox, until=until) for message_id in others)
-        return [mail for mail in read if mail is not None]
+        return [replace(mail, body=_own_words(mail.body, evidence.body)) for mail in read if mail is not None]
     return []
+
+
+def _own_words(body: str, evidence: str) -> str:
+    """A body without the lines that are marked as a quotation of the evidence, and without the whole of it."""
+    whole = unquoted(evidence)
+    blocks = ("".join(lines) for _, lines in groupby(body.splitlines(keepends=True), _depth))
+    own = "".join(block for block in blocks if not _depth(block) or unquoted(block) not in whole)
+    if len(whole.split()) >= MIN_QUOTED_WORDS and whole in unquoted(own):
+        return unquoted(own).replace(whole, " ")
+    return own
+
+
+def _depth(line: str) -> int:
+    """How many marks of quotation a line begins with."""
+    return line[: len(line) - len(line.lstrip("> \t"))].count(">")

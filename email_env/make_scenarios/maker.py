@@ -64,7 +64,7 @@ class Maker:
             check_proposal(proposal, mail)
             scenario = _scenario(draw, proposal, mail)
             check_scenario(self._database, scenario, mail)
-            others = other_mails(self._database, scenario)
+            others = other_mails(self._database, scenario, mail)
             request = checker(scenario.question, scenario.inbox, scenario.query_date, mail.subject, others)
             check = await self._ask(request, Check)
             heed(check, scenario, self._min_realism)

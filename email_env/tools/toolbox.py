@@ -160,8 +160,8 @@ class Toolbox:
             if other == message_id:
                 continue
             evidence = self.database.read(other, inbox=scenario.inbox, until=scenario.query_date)
-            words = _words(evidence.body) if evidence else ""
-            if len(words.split()) >= MIN_QUOTED_WORDS and words in _words(text):
+            words = unquoted(evidence.body) if evidence else ""
+            if len(words.split()) >= MIN_QUOTED_WORDS and words in unquoted(text):
                 yield other
 
     def _return_final_answer(self, arguments: dict[str, Any], scenario: Scenario) -> ToolResult:
@@ -182,7 +182,7 @@ class Toolbox:
         return ToolResult(prompts.ANSWER_RECEIVED, answer=Answer(answer.strip(), tuple(unique)))
 
 
-def _words(text: str) -> str:
+def unquoted(text: str) -> str:
     """The text on one line, without marks of quotation."""
     return " ".join(re.sub(r"^[>| \t]+", "", text, flags=re.MULTILINE).split())
 

@@ -79,16 +79,18 @@ def test_a_proposal_that_fails_a_check_is_listed_with_its_reason(office, author,
     assert (office.parent / "made.jsonl").read_bytes() == b""
 
 
-def test_a_question_about_chinese_mail_is_kept_if_no_other_mail_repeats_the_line(tmp_path):
+def test_a_question_about_chinese_mail_is_kept_if_no_other_mail_repeats_the_line_as_its_own(tmp_path):
     line = "经过上周的会议讨论，财务部门最终批准的项目测试预算是五万元，请大家在三月五日之前把计划发给我，谢谢各位同事的支持与配合。"
     author = GOOD | {"question": "批准的测试预算是多少？", "answer": "五万元", "accepted": []}
-    for others, kept in (((), 1), ((mail("m2", "Re: 预算", f"收到。\n> {line}"),), 0)):
-        path = tmp_path / f"{kept}.db"
+    for place, (others, kept) in enumerate(
+        (((), 1), ((mail("m2", "Re: 预算", f"收到。\n> {line}"),), 1), ((mail("m2", "预算 2", f"收到。\n{line}"),), 0))
+    ):
+        path = tmp_path / f"{place}.db"
         build(path, mail("m1", "预算", line), *others)
         with JudgeServer(llm(lambda data: author if data["subject"] == "预算" else {"question": ""})) as server:
-            assert make(path, server, "--inbox", BEN, out=tmp_path / f"{kept}.jsonl").exit_code == 0
-        assert [made["answer"] for made in lines(tmp_path / f"{kept}.jsonl")] == ["五万元"] * kept
-    reasons = {line["reason"] for line in lines(tmp_path / "0.rejected.jsonl")}
+            assert make(path, server, "--inbox", BEN, out=tmp_path / f"{place}.jsonl").exit_code == 0
+        assert [made["answer"] for made in lines(tmp_path / f"{place}.jsonl")] == ["五万元"] * kept
+    reasons = {line["reason"] for line in lines(tmp_path / "2.rejected.jsonl")}
     assert reasons == {"from_other_mail", "nothing_to_ask"}
 
 
@@ -126,17 +128,51 @@ def test_what_is_malformed_once_is_mended(office):
     assert (summary["questions"], summary["rejected"], summary["usage"]["calls"]) == (1, {}, 3)
 
 
-def test_a_reply_that_quotes_the_mail_answers_the_question_too(tmp_path):
+MARKED = "> After the meeting of last week finance approved\n> $48,250 for the Falcon project."
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"Great news!\n\n{MARKED}",
+        f"> Great news!\n> \n{MARKED.replace('> ', '> > ')}\n\nAgreed.",  # a reply to the reply
+        f"Great news!\n\n-----Original Message-----\nFrom: Anna Keller\n\n{BUDGET}",
+        "Great news!\n\n> finance approved $48,250\nWonderful.",  # what was left of it
+    ],
+)
+def test_a_reply_that_quotes_the_mail_takes_no_question_away(tmp_path, body):
     path = tmp_path / "office.db"
-    quoted = "\n".join(
-        ["Great news!", "", "> After the meeting of last week finance approved", "> $48,250 for the Falcon project."]
-    )
-    reply = mail("m2", "Re: Falcon", quoted, from_addr=BEN, to=(ANNA,), sent_at="2001-05-14T10:00:00Z")
+    reply = mail("m2", "Re: Falcon", body, from_addr=BEN, to=(ANNA,), sent_at="2001-05-14T10:00:00Z")
     build(path, mail("m1", "Falcon", BUDGET), reply)
-    with JudgeServer(llm()) as server:
-        make(path, server, "--inbox", BEN, "--limit", "2")
-    assert {reason for reason, _ in rejected(path)} <= {"from_other_mail"}
-    assert any("m2 repeats 'After the meeting of last week" in detail for _, detail in rejected(path))
+    author = lambda data: GOOD if data["subject"] == "Falcon" else {"question": ""}  # noqa: E731
+    checker = lambda data: FINE | {"from_other_mail": "$48,250" * ("$48,250" in str(data["other_mail"]))}  # noqa: E731
+    with JudgeServer(llm(author, checker)) as server:
+        make(path, server, "--inbox", BEN)
+    assert [made["message_ids"] for made in lines(tmp_path / "made.jsonl")] == [["m1"]]
+
+
+@pytest.mark.parametrize(
+    ("about", "body", "said"),
+    [
+        (
+            "Re: Falcon",
+            f"Great news!\n\n{MARKED}",
+            "m1 repeats '> $48,250 for the Falcon project.'",
+        ),  # that says it itself
+        ("Falcon", f"News.\n{BUDGET[:-1]}, and more.", "m2 repeats 'After the meeting"),  # no quotation
+        ("Falcon", f"{MARKED}\n\nSo {BUDGET[6:]}", "m2 repeats 'After the meeting"),  # beside its quotation
+    ],
+)
+def test_a_mail_that_says_it_in_its_own_words_does(tmp_path, about, body, said):
+    path = tmp_path / "office.db"
+    reply = mail("m2", "Re: Falcon", body, from_addr=BEN, to=(ANNA,), sent_at="2001-05-14T10:00:00Z")
+    build(path, mail("m1", "Falcon", BUDGET), reply)
+    author = lambda data: GOOD if data["subject"] == about else {"question": ""}  # noqa: E731
+    checker = lambda data: FINE | {"from_other_mail": "$48,250" * ("$48,250" in str(data["other_mail"]))}  # noqa: E731
+    with JudgeServer(llm(author, checker)) as server:
+        make(path, server, "--inbox", BEN)
+    (detail,) = [detail for reason, detail in rejected(path) if reason == "from_other_mail"]
+    assert detail.startswith(said)
 
 
 def test_the_checker_sees_other_mail_up_to_the_day_of_the_question_but_not_the_mail_itself(tmp_path):
