@@ -80,7 +80,8 @@ class MessageEnv:
         self._system_prompt: str | None = None
         if SYSTEM_PROMPT in env_kwargs and not takes(env_id, SYSTEM_PROMPT):
             env_kwargs = dict(env_kwargs)
-            self._system_prompt = str(env_kwargs.pop(SYSTEM_PROMPT))
+            if (text := env_kwargs.pop(SYSTEM_PROMPT)) is not None:
+                self._system_prompt = str(text)
         self.env = make_env(env_id, **env_kwargs)
         self.cost = cost
         self.broken = False

@@ -189,6 +189,8 @@ def test_what_nothing_says_of_an_env_is_told_to_the_user_who_may_say_it():
         "Find the way: 1 is left.\nAt most 9 turns. Call act with action: integer from 1 to 3."
     )
     assert told.remarks() == []
+    none = MessageEnv("tests/Fork-v0", {"system_prompt": None}).reset(Task(0))  # as of a run whose text is taken back
+    assert none.messages == env.reset(Task(0)).messages
 
 
 @pytest.mark.parametrize("env_id", ["tests/Guide-v0", "tests/Plain-v0"])
