@@ -41,6 +41,7 @@ from grpo.errors import EvaluationError, ModelError
 from grpo.types import Model
 
 START_SECONDS = 20.0
+CHAT = "chat/completions"
 
 RETRIES = "x-stainless-retry-count"
 """How often OpenAI's and Anthropic's clients have sent a request before."""
@@ -61,6 +62,7 @@ class Endpoint:
 
     def __init__(self, episodes: EnvThread, upstream: Upstream | None, *, with_mcp: bool = False):
         self.upstream = upstream
+        self._spoken = upstream.spoken if upstream else ()
         self._episodes = episodes
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._with_mcp = with_mcp
@@ -147,7 +149,7 @@ class Endpoint:
             return _error(404, "there is no such episode, or it has ended")
         form = FORMS[request.url.path.partition("/v1/")[2]]
         is_late = play.takes_no_calls()
-        is_spoken = form.path in self.upstream.spoken
+        is_spoken = form.path in self._spoken
         body: dict[str, Any] = {}
         try:
             body = await _body(request)
@@ -166,6 +168,10 @@ class Endpoint:
         try:
             reply = await self.upstream.ask(form.path, body)
         except UpstreamFailed as error:
+            if error.status == 404 and form.path != CHAT:  # the server speaks chat alone, or lacks the model there, too
+                self._spoken = (CHAT,)
+                play.episode.calls.remove(recorder.call)
+                return await self._translated(request, play, form, asked)
             recorder.refused(error)
             return JSONResponse(error.body, error.status or 502)
         if reply.events is not None:
@@ -240,7 +246,7 @@ async def _body(request: Request) -> dict[str, Any]:
 def _ask_for_usage(path: str, body: dict[str, Any]) -> bool:
     """Have a stream end with its token counts; says whether the agent did not ask for them and must not see them."""
     options = body.get("stream_options")
-    if path != "chat/completions" or not body.get("stream") or (options or {}).get("include_usage"):
+    if path != CHAT or not body.get("stream") or (options or {}).get("include_usage"):
         return False
     body["stream_options"] = {**(options or {}), "include_usage": True}
     return True

@@ -13,6 +13,7 @@ from grpo.episodes.record import read_episodes
 from tests import ROOT
 from tests.support.envs import SUMS_ENV
 from tests.support.evaluations import asked, evaluated, refused, rows, run
+from tests.support.http_stub import Response
 from tests.support.judge_server import ASKED, JudgeServer
 from tests.support.model_server import COMPLETION_TOKENS, PROMPT_TOKENS, ModelServer, in_order, sums
 
@@ -66,6 +67,25 @@ def test_all_that_was_asked_and_said_is_kept_in_the_form_of_chat(tmp_path):
 def _choices(*texts):
     choices = [{"index": i, "finish_reason": "stop", "message": {"content": t}} for i, t in enumerate(texts)]
     return {"raw": {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}}
+
+
+def test_responses_are_asked_as_chat_where_the_server_speaks_chat_alone(tmp_path, monkeypatch):
+    whole = ModelServer.answer
+
+    def chat_alone(self, request):
+        return (
+            whole(self, request)
+            if request.path.endswith("/chat/completions")
+            else Response({"detail": "Not Found"}, 404)
+        )
+
+    monkeypatch.setattr(ModelServer, "answer", chat_alone)
+    found, server, shown = asked(tmp_path, sums, "by_responses", count=2)
+    assert [(row["answer"], row["ending"], row["model_calls"]) for row in found] == [
+        ("0", "answered", 2),
+        ("2", "answered", 2),
+    ], shown.output
+    assert "/v1/responses" in {request.path for request in server.requests}
 
 
 def test_an_agent_that_asks_another_model_than_that_of_the_evaluation_is_told_where_to_ask(tmp_path):
