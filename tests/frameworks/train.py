@@ -7,7 +7,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,6 +99,14 @@ def learned_calls(episode: Episode) -> Iterator[tuple[tuple[int, ...], tuple[int
             yield tuple(before + call.prompt_ids), tuple(call.sampled_ids)
 
 
+def print_table(found: Mapping[str, Trained]) -> None:
+    """What has come so far."""
+    print(f"{'agent':14} spread  episodes  calls  rows  learned, of these not vLLM's  gap, nats")
+    for name, run in found.items():
+        counts = f"{run.spread:6.2f}  {run.episodes:8}  {run.calls:5}  {run.rows:4}  {run.learned:7}  {run.unsaid:20}"
+        print(f"{name:14} {counts}  {run.gap:.2g}", flush=True)
+
+
 def main() -> None:
     """Train all, print a table, and end with 1 where one has a fault."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -117,12 +125,8 @@ def main() -> None:
             agent = ("--agent", AGENTS[name], "--agent-python", arguments.python) if name in AGENTS else ()
             with Witness(server.url) as witness:
                 found[name] = train(Path(folder) / name.replace(" ", "-"), witness, *agent)
-    gap = found["policy alone"].gap
-    print(f"{'agent':14} spread  episodes  calls  rows  learned, of these not vLLM's  gap, nats")
-    for name, run in found.items():
-        counts = f"{run.spread:6.2f}  {run.episodes:8}  {run.calls:5}  {run.rows:4}  {run.learned:7}  {run.unsaid:20}"
-        print(f"{name:14} {counts}  {run.gap:.2g}")
-    faults = [f"{name}: {fault}" for name, run in found.items() for fault in run.faults(gap)]
+            print_table(found)
+    faults = [f"{name}: {fault}" for name, run in found.items() for fault in run.faults(found["policy alone"].gap)]
     print("\n".join(faults) or "All as it should be")
     sys.exit(bool(faults))
 
