@@ -129,7 +129,7 @@ class ModelCall:
     Attributes:
         model: Name that was asked for.
         version: Of the policy in training that replied.
-        turn: Which of the episode's turns the reply became, where that is known.
+        turn: Which of the episode's turns the reply became; of several the first, None where it became none.
         left_out: Why it is not learned from, "" where it is: ``retried`` or ``auxiliary`` (`grpo.agents.captured`).
         follows: The call, by its place among the episode's, whose prompt and reply stand before ``prompt_ids``; None
             where the prompt begins with these.
@@ -208,12 +208,12 @@ def stands_in(text: str, calls: Iterable[ModelCall]) -> bool:
 class TokenRow(NamedTuple):
     """Calls that follow each other, as one append-only list of ids; three lists of equal length.
 
-    ``turns`` says of each sampled id which turn of the episode it belongs to (-1: not known), and is None of ids that
-    the model was given. ``logprobs`` are the sampler's, 0.0 where nothing was sampled.
+    ``calls`` says of each sampled id which of the episode's calls it belongs to, and is None of ids that the model was
+    given. ``logprobs`` are the sampler's, 0.0 where nothing was sampled.
     """
 
     ids: list[int]
-    turns: list[int | None]
+    calls: list[int | None]
     logprobs: list[float]
 
 
@@ -337,9 +337,8 @@ class Episode:
             row = TokenRow([], [], [])
             if call.follows is not None:
                 row = rows.pop(call.follows, None) or self._context(call.follows)
-            turn = -1 if call.turn is None else call.turn
             row.ids.extend(call.prompt_ids + call.sampled_ids)
-            row.turns.extend([None] * len(call.prompt_ids) + [turn] * len(call.sampled_ids))
+            row.calls.extend([None] * len(call.prompt_ids) + [number] * len(call.sampled_ids))
             row.logprobs.extend([0.0] * len(call.prompt_ids) + call.logprobs)
             rows[number] = row
         yield from rows.values()

@@ -74,7 +74,6 @@ class ToolLoopAgent(Agent):
         pauses = iter(PAUSES_SECONDS)
         while True:
             recorder = CallRecorder(play, Asked(body["messages"], body.get("tools", [])), self.upstream)
-            recorder.call.turn = play.episode.num_turns
             try:
                 reply = await self.upstream.ask("chat/completions", body)
             except UpstreamFailed as error:

@@ -139,6 +139,9 @@ class Play:
         if isinstance(said, Answer):
             return self._answer(said, implicit=True)
         episode, (action, spoken) = self.episode, said
+        newest = next((call for call in reversed(episode.calls) if call.status == 200), None)
+        if newest is not None and newest.turn is None:
+            newest.turn = episode.num_turns
         episode.messages.append(spoken or {"role": "assistant", "content": action})
         observation = self.newest = self._guarded(self.seat.env.step, action)
         episode.messages.extend(observation.messages)

@@ -67,7 +67,7 @@ def segments_of(
     episode: Episode,
     advantage: float,
     weights: TurnWeights = EVERY_TURN,
-    of_turns: Mapping[int, float] = MappingProxyType({}),
+    of_calls: Mapping[int, float] = MappingProxyType({}),
 ) -> list[Segment]:
     """The rows of an episode: one of each list of calls that follow each other, turns of another worth apart.
 
@@ -75,20 +75,20 @@ def segments_of(
         episode: What was sampled.
         advantage: Of the episode.
         weights: See there.
-        of_turns: Advantages of turns, by their number, where they have their own.
+        of_calls: Advantages of calls, by their number, where they have their own.
     """
-    invalid = {turn for turn, error in enumerate(episode.turn_errors) if error}
 
-    def worth(turn: int) -> float:
-        own = of_turns.get(turn, advantage)
-        if weights.invalid_calls is not None and turn in invalid:
+    def worth(number: int) -> float:
+        own, turn = of_calls.get(number, advantage), episode.calls[number].turn
+        is_invalid = turn is not None and any(episode.turn_errors[turn : turn + 1])
+        if weights.invalid_calls is not None and is_invalid:
             return min(own, 0.0) * weights.invalid_calls
         return own if own > 0 else own * weights.negative
 
     rows: list[Segment] = []
     for row in episode.rows():
-        worths = {turn: worth(turn) for turn in row.turns if turn is not None}
-        of_tokens = [None if turn is None else worths[turn] for turn in row.turns]
+        worths = {number: worth(number) for number in row.calls if number is not None}
+        of_tokens = [None if number is None else worths[number] for number in row.calls]
         rows += [
             _segment(episode, row, [w == value for w in of_tokens], value) for value in dict.fromkeys(worths.values())
         ]

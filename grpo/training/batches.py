@@ -239,8 +239,8 @@ class Batches:
             group.advantages = group_advantages(group.rewards, scale_by_std=loss.scale_by_std)
             staleness = step - version_of(group)
             answered = [_answered(episode) if loss.turn_credit else {} for episode in group.episodes]
-            of_turns = turn_advantages(group.rewards, answered, scale_by_std=loss.scale_by_std)
-            for episode, advantage, own in zip(group.episodes, group.advantages, of_turns, strict=True):
+            of_calls = turn_advantages(group.rewards, answered, scale_by_std=loss.scale_by_std)
+            for episode, advantage, own in zip(group.episodes, group.advantages, of_calls, strict=True):
                 rows = segments_of(episode, advantage, weights, own)
                 segments += [replace(row, staleness=staleness) for row in rows] if staleness else rows
         return segments
@@ -283,8 +283,9 @@ def _with_rewards(group: Group, rewarded: Group | None) -> list[Episode]:
 
 
 def _answered(episode: Episode) -> dict[int, tuple[int, ...]]:
-    """What each turn answered, as the tokens that were new to the model."""
-    return {call.turn: tuple(call.prompt_ids) for call in episode.calls if call.turn is not None and call.sampled_ids}
+    """What each call answered, as the tokens that were new to the model."""
+    calls = enumerate(episode.calls)
+    return {number: tuple(call.prompt_ids) for number, call in calls if call.sampled_ids and not call.left_out}
 
 
 def version_of(group: Group) -> int:

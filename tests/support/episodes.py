@@ -48,7 +48,7 @@ def ids_of(episode: Episode) -> list[int]:
 
 def mask_of(episode: Episode) -> list[bool]:
     """Which of `ids_of` were sampled."""
-    return [turn is not None for row in episode.rows() for turn in row.turns]
+    return [turn is not None for row in episode.rows() for turn in row.calls]
 
 
 def logprobs_of(episode: Episode) -> list[float]:

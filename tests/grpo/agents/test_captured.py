@@ -15,6 +15,7 @@ from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
 from grpo.episodes.player import Player, planned_episodes
 from grpo.errors import ServerDiedError
+from grpo.learner.segments import TurnWeights, segments_of
 from grpo.serving.policy import SamplingParams
 from grpo.types import Episode, Task
 from judges.common.tool_calls import format_call
@@ -86,7 +87,7 @@ async def test_every_form_is_kept_token_for_token_and_no_turn_is_encoded_again(a
     assert [(call.follows, call.version, call.status) for call in episode.calls] == [(None, 3, 200), (0, 3, 200)]
     (row,) = episode.rows()
     assert row.ids == [*second, *b"8", 256]
-    assert [i for i, turn in zip(row.ids, row.turns, strict=True) if turn is not None] == [*said, *b"8", 256]
+    assert [i for i, turn in zip(row.ids, row.calls, strict=True) if turn is not None] == [*said, *b"8", 256]
     assert episode.calls[0].reply["tool_calls"][0]["function"]["name"] == "double"
     assert episode.calls[0].reply["content"] == "I double it."
 
@@ -214,7 +215,7 @@ async def test_a_history_of_its_own_is_a_row_of_its_own(agent, sizes, differs):
     (episode,), policy = await captured(agent, ["8"])
     rows = list(episode.rows())
     turn = len(policy.chat.turn_ids("8"))
-    assert sorted(sum(t is not None for t in row.turns) // turn for row in rows) == sorted(sizes), episode.error
+    assert sorted(sum(t is not None for t in row.calls) // turn for row in rows) == sorted(sizes), episode.error
     assert {call.differs for call in episode.calls} == differs
     assert not any(call.left_out for call in episode.calls)
 
@@ -232,6 +233,20 @@ async def test_a_result_that_never_came_to_the_model_is_counted():
     assert "2 results of tools never came to the model as the env gave them" in shown_of([episode])
     (episode,), _ = await captured(agents.by_chat, [DOUBLE, "8"])
     assert not any("never came" in line for line in shown_of([episode]))
+
+
+WRONG = format_call("double", {"nmber": 4})
+
+
+async def test_a_call_has_credit_for_the_turn_that_its_reply_became():
+    (episode,), _ = await captured(agents.by_chat, [WRONG, DOUBLE, "8"])
+    assert [(call.turn, episode.turn_errors[call.turn]) for call in episode.calls] == [
+        (0, "bad_args"),
+        (1, ""),
+        (2, ""),
+    ]
+    rows = segments_of(episode, 1.0, TurnWeights(invalid_calls=0.5), {1: -3.0, 2: 2.0})
+    assert sorted(row.advantage for row in rows) == [-3.0, 0.0, 2.0], "nothing of a wrong call is learned"
 
 
 async def test_who_wants_to_learn_from_calls_beside_the_work_can():

@@ -108,7 +108,7 @@ def rollouts_of(episode):
         messages = [*asked[last], episode.calls[last].reply]
         messages = [{"reasoning_content": "", **m} if m["role"] == "assistant" else m for m in messages]
         spoken = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
-        mask = [turn is not None for turn in row.turns]
+        mask = [turn is not None for turn in row.calls]
         turns = sum(1 for before, now in itertools.pairwise([False, *mask]) if now and not before)
         yield Rollout(
             ids=row.ids, mask=mask, messages=messages, tools=episode.calls[last].tools, prompt_messages=spoken[-turns]

@@ -66,7 +66,7 @@ def test_a_turn_that_comes_back_in_another_form_is_carried_on(again):
     assert (call.follows, call.prompt_ids) == (0, second.ids[second.kept :])
     (row,) = tree.episode.rows()
     assert row.ids == [*second.ids, 65, 256]
-    assert [place for place, turn in enumerate(row.turns) if turn is not None] == [
+    assert [place for place, turn in enumerate(row.calls) if turn is not None] == [
         *range(len(first.ids), len(first.ids) + len(ids)), len(second.ids), len(second.ids) + 1,
     ]  # fmt: skip
 

@@ -59,11 +59,11 @@ def rollouts_of(episode):
     """The rows of an episode that a policy has played by itself."""
     spoken = [at for at, message in enumerate(episode.messages) if message["role"] == "assistant"]
     for row in episode.rows():
-        turns = [turn for turn in row.turns if turn is not None]
+        turns = [turn for turn in row.calls if turn is not None]
         yield Rollout(
             ids=row.ids,
-            mask=[turn is not None for turn in row.turns],
-            logprobs=[value for value, turn in zip(row.logprobs, row.turns, strict=True) if turn is not None],
+            mask=[turn is not None for turn in row.calls],
+            logprobs=[value for value, turn in zip(row.logprobs, row.calls, strict=True) if turn is not None],
             messages=episode.messages[: spoken[turns[-1]] + 1],
             tools=episode.tools,
             prompt_messages=spoken[turns[0]],
