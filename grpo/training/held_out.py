@@ -112,7 +112,8 @@ class HeldOutEvaluation:
                 tasks = {spec: self._tasks(pool, when, spec) for spec in todo}
                 if is_final(when):
                     self.display.phase(f"Evaluation {when} GRPO: {_what(tasks)}")
-                await self._play({spec: tasks[spec] for spec in todo if not isinstance(spec.who, str)}, pool)
+                if sampled := {spec: tasks[spec] for spec in todo if not isinstance(spec.who, str)}:
+                    await self._play(sampled, pool)
             await self._play_scripts({spec: tasks[spec] for spec in todo if isinstance(spec.who, str)})
         return summaries(self.run, config, when)
 

@@ -176,6 +176,9 @@ def test_scripts_and_the_base_model_play_the_same_tasks_before_grpo_and_are_read
     asked = sum(len(policy.prompts) for policy in policies)
     asyncio.run(evaluation.evaluate("before", 0, *policies))
     assert sum(len(policy.prompts) for policy in policies) == asked
+    (tmp_path / "eval" / "wrong-baseline.json").unlink()
+    asyncio.run(evaluation.evaluate("before", 0, *policies))
+    assert sum(len(policy.prompts) for policy in policies) == asked, "a run that was killed before a script had played"
     asyncio.run(evaluation.evaluate("after", 1, policies[0]))
     assert len(files(tmp_path, ".json")) == 2 + 2 + 4
 
