@@ -213,7 +213,7 @@ def rows_of(episodes: Sequence[Episode]) -> dict[str, Any]:
     return {
         "prompt_ids": [row.ids[:start] for row, start in rows],
         "completion_ids": [row.ids[start:] for row, start in rows],
-        "env_mask": [[int(turn is not None) for turn in row.turns[start:]] for row, start in rows],
+        "env_mask": [[int(call is not None) for call in row.calls[start:]] for row, start in rows],
         "logprobs": None,  # TRL has none of its own generation
         "env_reward": [episode.reward for episode in episodes],
     }
