@@ -68,11 +68,7 @@ def test_every_way_to_fail_has_its_name_and_counts_as_not_correct(tmp_path, name
     assert [row["correct"] for row in found] == [False] * 4
     assert shown.exit_code == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["metrics"]["answer/correct"] == {
-        "mean": 0.0,
-        "low": 0.0,
-        "high": pytest.approx(1 - 0.025 ** (1 / 4)),
-    }
+    assert summary["metrics"]["answer/correct"]["mean"] == 0.0
     assert summary["episodes"] == 4
 
 
