@@ -79,6 +79,10 @@ CURVES: tuple[tuple[str, bool, tuple[tuple[str, str], ...]], ...] = (
 """Charts: a title, whether it is of shares, and metrics with their labels."""
 
 
+PLAYERS = (("with", "model"), ("behind", "agent"))
+"""Who plays in a run, for its title, by the settings that name them."""
+
+
 def training_page(run: Run, name: str) -> Page:
     """The page of a run.
 
@@ -97,7 +101,7 @@ def training_page(run: Run, name: str) -> Page:
         kind="Training report",
         name=name,
         title=run.config.get("env", "GRPO run"),
-        subtitle=f"with {run.config['model']}" if run.config.get("model") else "",
+        subtitle=" ".join(f"{how} {run.config[of]}" for how, of in PLAYERS if run.config.get(of)),
         conclusion=conclusion(run),
         tone=changes[0][1].difference.direction if changes else "noise",
         episodes=Episodes(),

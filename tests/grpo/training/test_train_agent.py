@@ -59,6 +59,7 @@ def test_an_agent_is_trained_on_what_its_model_sampled_and_evaluated_as_it_is_tr
         in ran.output
     )
     page = (tmp_path / "run" / "report.html").read_text()
+    assert "behind tests.support.agents:by_chat" in page
     for part in ("asked for and not honoured", "root: ", "sampled: learned; temperature is not honoured"):
         assert part in ran.output, "the calls of one episode"
         assert part in page
