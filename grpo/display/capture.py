@@ -11,7 +11,7 @@ HONOURED = ("max_tokens", "stream_options")
 
 
 def captured(episodes: Sequence[Episode]) -> list[str]:
-    """What the agent asked, in lines; nothing where the policy played alone."""
+    """What the agent asked, in lines, and the calls of the episode with most; nothing where the policy played alone."""
     calls = [call for episode in episodes for call in episode.calls if call.is_of_agent]
     if not calls:
         return []
@@ -29,7 +29,7 @@ def captured(episodes: Sequence[Episode]) -> list[str]:
         lines.append(f"asked for and not honoured, for what is sampled must be what is trained: {names}")
     if lost := sum(1 for episode in episodes for _ in _unread(episode)):
         lines.append(f"{counted(lost, 'result')} of tools never came to the model as the env gave them")
-    return [*lines, *drawing(next(episode for episode in episodes if any(call.is_of_agent for call in episode.calls)))]
+    return [*lines, *drawing(max(episodes, key=lambda episode: len(episode.calls)))]
 
 
 def _unread(episode: Episode) -> Iterator[str]:
