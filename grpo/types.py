@@ -185,7 +185,7 @@ class ModelCall:
 
     @property
     def is_of_agent(self) -> bool:
-        """Whether an agent asked it at an endpoint, so that its messages are known."""
+        """Whether an agent asked it by messages, and not the policy by ids."""
         return bool(self.messages or self.shared)
 
     @property

@@ -33,7 +33,7 @@ from uvicorn import Config, Server
 
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import Reply, Upstream, UpstreamFailed
-from grpo.agents.wire import FORMS, Asked, Form, Said, SaidCall, unread
+from grpo.agents.wire import CHAT, FORMS, Asked, Form, Said, SaidCall, unread
 from grpo.agents.wire.anthropic import COUNT_TOKENS
 from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Play
@@ -41,7 +41,6 @@ from grpo.errors import EvaluationError, ModelError
 from grpo.types import Model
 
 START_SECONDS = 20.0
-CHAT = "chat/completions"
 
 RETRIES = "x-stainless-retry-count"
 """How often OpenAI's and Anthropic's clients have sent a request before."""
@@ -170,7 +169,7 @@ class Endpoint:
         except UpstreamFailed as error:
             if error.status == 404 and form.path != CHAT:  # the server speaks chat alone, or lacks the model there, too
                 self._spoken = (CHAT,)
-                play.episode.calls.remove(recorder.call)
+                recorder.forget()
                 return await self._translated(request, play, form, asked)
             recorder.refused(error)
             return JSONResponse(error.body, error.status or 502)

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from grpo.agents.upstream import ABORTED, Upstream, UpstreamFailed, said_of
-from grpo.agents.wire import FORMS, Asked, Said
+from grpo.agents.wire import CHAT, SPOKEN, Asked, Said
 from grpo.episodes.play import Play
 from grpo.types import Message, ModelCall
 from judges.llm.client import dollars
@@ -26,18 +26,23 @@ class CallRecorder:
         path: Of the form in which it replies.
     """
 
-    def __init__(self, play: Play, asked: Asked, upstream: Upstream, path: str = "chat/completions"):
+    def __init__(self, play: Play, asked: Asked, upstream: Upstream, path: str = CHAT):
         self._began = time.perf_counter()
-        self._form = FORMS[path]
+        self._form = SPOKEN[path]
         self._choices: dict[int, _Pieces] = {}
         self._where = upstream.where
-        before = play.last_request
-        shared = len(before) if asked.messages[: len(before)] == before else 0
+        self._play, self._before = play, play.last_request
+        shared = len(self._before) if asked.messages[: len(self._before)] == self._before else 0
         play.last_request = asked.messages
         self.call = ModelCall(upstream.model, shared=shared, messages=asked.messages[shared:], tools=asked.tools)
         self.call.asked = asked.options | ({"max_tokens": asked.max_tokens} if asked.max_tokens else {})
         self.call.began = round(self._began - play.began, 6)
         play.episode.calls.append(self.call)
+
+    def forget(self) -> None:
+        """Keep nothing: it is asked in another way."""
+        del self._play.episode.calls[self._play.episode.number_of(self.call)]
+        self._play.last_request = self._before
 
     def failed(self, error: str, status: int = 0) -> None:
         """No reply, or an error."""

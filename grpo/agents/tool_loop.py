@@ -6,7 +6,7 @@ from typing import Any
 
 from grpo.agents.recorder import CallRecorder
 from grpo.agents.upstream import Upstream, UpstreamFailed
-from grpo.agents.wire import Asked
+from grpo.agents.wire import CHAT, Asked
 from grpo.chat.turns import ANSWER_TOOL
 from grpo.envs.message_env import Observation
 from grpo.episodes.play import Play, Turn
@@ -75,7 +75,7 @@ class ToolLoopAgent(Agent):
         while True:
             recorder = CallRecorder(play, Asked(body["messages"], body.get("tools", [])), self.upstream)
             try:
-                reply = await self.upstream.ask("chat/completions", body)
+                reply = await self.upstream.ask(CHAT, body)
             except UpstreamFailed as error:
                 recorder.refused(error)
                 pause = next(pauses, None)

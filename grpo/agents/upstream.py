@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 
 import httpx
 
-from grpo.agents.wire import Asked, Said, SaidCall
+from grpo.agents.wire import CHAT, SPOKEN, Asked, Said, SaidCall
 from grpo.display.streams import said_if_slow
 from grpo.episodes.play import Play
 from grpo.errors import EvaluationError
@@ -27,8 +27,6 @@ from judges.errors import JudgeCallError
 from judges.llm.client import dollars, is_server_url, load_litellm
 from judges.llm.loop import in_one_loop
 
-SPOKEN = ("chat/completions", "responses")
-"""Paths of the forms that OpenAI-compatible servers and litellm speak themselves."""
 ABORTED = ("abort", "error")
 """By which a server ends a reply that was broken off, for example to load other weights, or behind a gateway."""
 
@@ -91,7 +89,7 @@ class Upstream:
         spoken: Paths of the forms that `ask` takes; others go through `said`.
     """
 
-    spoken: ClassVar[tuple[str, ...]] = SPOKEN
+    spoken: ClassVar[tuple[str, ...]] = tuple(SPOKEN)
 
     model: str
 
@@ -123,7 +121,7 @@ class Upstream:
         body |= {"tools": asked.tools} if asked.tools else {}
         body |= {"max_tokens": asked.max_tokens} if asked.max_tokens else {}
         body |= {name: asked.options[name] for name in ("temperature", "top_p") if name in asked.options}
-        reply = await self.ask("chat/completions", body)
+        reply = await self.ask(CHAT, body)
         call.cost = reply.cost
         choice, usage = reply.body["choices"][0], reply.body.get("usage") or {}
         functions = [(one.get("id"), one.get("function") or {}) for one in choice["message"].get("tool_calls") or ()]
@@ -207,7 +205,7 @@ class LitellmUpstream(Upstream):
     async def ask(self, path: str, body: dict[str, Any]) -> Reply:
         """Have litellm ask."""
         try:
-            call = self.litellm.acompletion if path == "chat/completions" else self.litellm.aresponses
+            call = self.litellm.acompletion if path == CHAT else self.litellm.aresponses
             answer: Any = await in_one_loop(call(**(body | {"model": self.model})))
         except Exception as error:  # litellm maps every provider's faults to exceptions with a status
             status = getattr(error, "status_code", None)

@@ -110,7 +110,7 @@ def training_page(run: Run, name: str) -> Page:
             "changes": changes,
             "evaluations": _evaluation_tables(run),
             "standings": standings(beside.values()) if (beside := beside_baselines(run.summaries)) else [],
-            "captured": "\n".join(captured(episodes_in(run.rollouts[min(run.rollouts)]))) if run.rollouts else "",
+            "captured": _captured(run),
             "curves": _curves(run),
             "step_columns": [title for _, title in columns],
             "step_rows": [[str(step.get("step", "")), *(cell(step, key) for key, _ in columns)] for step in run.steps],
@@ -128,6 +128,13 @@ def training_page(run: Run, name: str) -> Page:
     page.sections["audits"] = page.episodes.audit_section()
     page.warnings += page.episodes.audit_warnings() + left_out
     return page
+
+
+def _captured(run: Run) -> str:
+    """What an agent of the user's asked in the first step."""
+    if not run.config.get("agent") or not run.rollouts:
+        return ""
+    return "\n".join(captured(episodes_in(run.rollouts[min(run.rollouts)])))
 
 
 def _add_episodes(run: Run, episodes: Episodes) -> list[str]:

@@ -8,9 +8,12 @@ A form says nothing of who answers. What it cannot carry over is refused with a 
 """
 
 from grpo.agents.wire import anthropic, chat, responses
-from grpo.agents.wire.form import Asked, Form, Said, SaidCall, unread
+from grpo.agents.wire.form import Asked, Form, Said, SaidCall, Spoken, unread
 
-FORMS: dict[str, Form] = {form.path: form for form in (chat.Chat(), responses.Responses(), anthropic.Messages())}
-"""By the path under ``/v1/``."""
+CHAT = chat.Chat.path
+SPOKEN: dict[str, Spoken] = {form.path: form for form in (chat.Chat(), responses.Responses())}
+"""What OpenAI-compatible servers and litellm speak themselves, by the path under ``/v1/``."""
+FORMS: dict[str, Form] = {**SPOKEN, anthropic.Messages.path: anthropic.Messages()}
+"""All, by the path."""
 
-__all__ = ["FORMS", "Asked", "Form", "Said", "SaidCall", "unread"]
+__all__ = ["CHAT", "FORMS", "SPOKEN", "Asked", "Form", "Said", "SaidCall", "Spoken", "unread"]

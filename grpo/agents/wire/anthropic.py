@@ -33,10 +33,6 @@ class Messages(Form):
             rest_of(body, "messages", "system", "tools", "max_tokens"),
         )
 
-    def choices(self, body: dict[str, Any]) -> list[tuple[Message, str]]:
-        """See `Form`."""
-        raise NotImplementedError("no upstream speaks this form")
-
     def whole(self, said: Said, model: str) -> dict[str, Any]:
         """See `Form`."""
         stop = "tool_use" if said.calls else "max_tokens" if said.finish_reason == "length" else "end_turn"

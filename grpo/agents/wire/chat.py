@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from grpo.agents.wire.form import Asked, Form, Said, joined, listed, rest_of
+from grpo.agents.wire.form import Asked, Said, Spoken, joined, listed, rest_of
 from grpo.types import Message
 
 
-class Chat(Form):
+class Chat(Spoken):
     """See the module."""
 
     path = "chat/completions"
@@ -23,7 +23,7 @@ class Chat(Form):
         return Asked(messages, listed(body, "tools"), limit, bool(body.get("stream")), options)
 
     def choices(self, body: dict[str, Any]) -> list[tuple[Message, str]]:
-        """See `Form`."""
+        """See `Spoken`."""
         found = [(one.get("message"), one.get("finish_reason") or "") for one in body.get("choices") or ()]
         return found or [({}, "")]
 

@@ -92,19 +92,20 @@ class Form(Protocol):
         """
         ...
 
-    def choices(self, body: dict[str, Any]) -> list[tuple[Message, str]]:
-        """What the body of a reply says, as OpenAI's chat has it, each with its reason to finish; one at least.
-
-        Of the forms that servers speak (`Upstream.spoken`).
-        """
-        ...
-
     def whole(self, said: Said, model: str) -> dict[str, Any]:
         """The body of a reply."""
         ...
 
     def events(self, said: Said, model: str, asked: Asked) -> Iterator[dict[str, Any]]:
         """The reply as the events of a stream."""
+        ...
+
+
+class Spoken(Form, Protocol):
+    """A form that servers speak."""
+
+    def choices(self, body: dict[str, Any]) -> list[tuple[Message, str]]:
+        """What the body of a reply says, as OpenAI's chat has it, each with its reason to finish; one at least."""
         ...
 
 

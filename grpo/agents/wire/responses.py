@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from grpo.agents.wire.form import Asked, Form, Said, function_tool, joined, listed, rest_of
+from grpo.agents.wire.form import Asked, Said, Spoken, function_tool, joined, listed, rest_of
 from grpo.types import Message
 
 
-class Responses(Form):
+class Responses(Spoken):
     """See the module."""
 
     path = "responses"
@@ -33,7 +33,7 @@ class Responses(Form):
         )
 
     def choices(self, body: dict[str, Any]) -> list[tuple[Message, str]]:
-        """See `Form`; what a provider's own tools say is left out."""
+        """See `Spoken`; what a provider's own tools say is left out."""
         items = [item for item in body.get("output") or () if item.get("type") in ("message", "function_call")]
         turn = next(_messages(items), {"role": "assistant", "content": ""})
         thoughts = [part.get("text") or "" for item in body.get("output") or () for part in item.get("summary") or ()]

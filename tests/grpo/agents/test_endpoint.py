@@ -85,6 +85,7 @@ def test_responses_are_asked_as_chat_where_the_server_speaks_chat_alone(tmp_path
         ("0", "answered", 2),
         ("2", "answered", 2),
     ], shown.output
+    assert [len(call["messages"]) for call in found[0]["calls"]] == [1, 2], "the refused request has left nothing"
     assert "/v1/responses" in {request.path for request in server.requests}
 
 
