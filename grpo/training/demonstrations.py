@@ -194,7 +194,9 @@ def _asked_again(episode: Episode, chat: Chat, *, learn_auxiliary: bool) -> Epis
     tree, history = CallTree(chat, again), list[Message]()
     for call in episode.calls:
         history = [*history[: call.shared], *call.messages]
-        is_text = all(isinstance(message, dict) and isinstance(message.get("content"), str) for message in history)
+        is_text = all(
+            isinstance(message, dict) and isinstance(message.get("content"), str | None) for message in history
+        )
         if not is_text or not isinstance(call.reply, dict):
             continue
         try:

@@ -60,15 +60,17 @@ def test_a_saved_episode_comes_back_token_for_token(tmp_path, same_model):
     assert b'"logprobs"' not in (tmp_path / "step.jsonl").read_bytes()
 
 
-def test_what_an_agent_asked_its_model_is_imitated_in_its_own_prompts(tmp_path):
+@pytest.mark.parametrize("agent", ["by_chat", ""], ids=["an agent of the user's", "our tool loop"])
+def test_what_an_agent_asked_its_model_is_imitated_in_its_own_prompts(tmp_path, agent):
     pytest.importorskip("openai", reason="the stock client is part of the test (extra 'dev')")
-    ((row,), *_) = asked(tmp_path / "evaluation", sums, "by_chat", count=1)
+    ((row,), *_) = asked(tmp_path / "evaluation", sums, agent, count=1)
     found = Demonstrations(2000)
     from_episodes(found, [tmp_path / "evaluation" / "results.jsonl"], CHAT, same_model=False)
     ((segment,),) = [demonstration.rows for demonstration in found.kept]
-    opening = [{"role": "user", "content": row["calls"][0]["messages"][0]["content"]}]
-    prompt = CHAT.prompt_ids(opening, row["calls"][0]["tools"])
-    assert segment.ids[: len(prompt)] == prompt, "one message, as the agent asks, and not the env's two"
+    opening = row["calls"][0]["messages"]
+    assert len(opening) == (1 if agent else 2), "the agent asks all in one message"
+    prompt = CHAT.prompt_ids(opening, row["calls"][0]["tools"] or row["tools"])
+    assert segment.ids[: len(prompt)] == prompt
     assert said(found) == [format_call("double", {"number": 0}).encode() + b"0"]
 
 
