@@ -145,8 +145,9 @@ def impatient(task, tools, model):
     import httpx
 
     with contextlib.suppress(httpx.TimeoutException):
-        httpx.post(f"{model.base_url}/chat/completions", json={"messages": []}, timeout=0.3)
-    time.sleep(1.5)
+        patience = httpx.Timeout(None, read=0.3)
+        httpx.post(f"{model.base_url}/chat/completions", json={"messages": []}, timeout=patience)
+    time.sleep(3)
     return "0"
 
 

@@ -97,7 +97,7 @@ def test_an_agent_that_asks_another_model_than_that_of_the_evaluation_is_told_wh
 
 
 def test_a_reply_that_the_agent_did_not_wait_for_is_not_recorded_as_said(tmp_path):
-    with ModelServer(in_order({"content": "late"}), delay_seconds=1.0) as server:
+    with ModelServer(in_order({"content": "late"}), delay_seconds=0.8) as server:
         model = ("--model", f"openai:m@{server.url}")
         ((row,), _) = evaluated(tmp_path, "--agent", "tests.support.agents:impatient", *model, count=1)
     (call,) = row["calls"]
