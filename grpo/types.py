@@ -4,7 +4,7 @@ Plain dataclasses without behaviour beyond what can be read off them; they know 
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -382,3 +382,9 @@ class Group:
     def failed(self) -> int:
         """How many members ended in a fault that was not the agent's."""
         return sum(not episode.ending.counted for episode in self.episodes)
+
+
+def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many ids two lists begin with in common."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))

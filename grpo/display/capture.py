@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from grpo.display.metrics import counted
-from grpo.types import Episode, ModelCall, stands_in
+from grpo.ending import Ending
+from grpo.types import Episode, ModelCall, common_prefix, stands_in
 
 HONOURED = ("max_tokens", "stream_options")
 """What a request asks for beyond messages and tools, and gets; as it gets whatever it leaves to the server (auto)."""
@@ -32,6 +33,16 @@ def captured(episodes: Sequence[Episode]) -> list[str]:
     return [*lines, *drawing(max(episodes, key=lambda episode: len(episode.calls)))]
 
 
+def context_full(episodes: Sequence[Episode], max_tokens: int) -> list[str]:
+    """How many episodes were longer than ``rollout.max_tokens``, and what helps; nothing where none was."""
+    if not (cut := sum(episode.ending is Ending.CONTEXT_FULL for episode in episodes)):
+        return []
+    return [
+        f"{cut} of {len(episodes)} episodes were cut, their context full (rollout.max_tokens = {max_tokens}), and are "
+        "not learned from; raise it, or lower rollout.max_turn_tokens or the env's limit of turns"
+    ]
+
+
 def _unread(episode: Episode) -> Iterator[str]:
     """What the env said to a turn, but for the last one, and no call holds."""
     turns = [place for place, message in enumerate(episode.messages) if message["role"] == "assistant"]
@@ -54,9 +65,15 @@ def drawing(episode: Episode) -> Iterator[str]:
         depth = depths[number] = 0 if call.follows is None else depths[call.follows] + 1
         fate = call.left_out or call.error or "learned"
         asked = ", ".join(f"{name} is not honoured" for name in _neutralised(call))
-        why = f"; a root, for {call.differs}" if call.differs else ""
+        why = f"; a root from token {_shared(episode, number) + 1} on, for {call.differs}" if call.differs else ""
         tokens = f"{len(call.prompt_ids)} new, {len(call.sampled_ids)} sampled"
         place = "root" if call.follows is None else f"on {call.follows + 1}"
         yield f"  {'  ' * depth}{number + 1:3} {place}: {tokens}: {fate}{why}{f'; {asked}' if asked else ''}"
     if episode.late_calls:
         yield f"      {episode.late_calls} after the end, answered with what ends an agent"
+
+
+def _shared(episode: Episode, number: int) -> int:
+    """How many ids a root's prompt shares with the head of the nearest call before it."""
+    heads = map(episode.ids_through, range(number))
+    return max((common_prefix(head, episode.calls[number].prompt_ids) for head in heads), default=0)

@@ -23,9 +23,8 @@ from grpo.chat.template import OF_NO_WEIGHT
 from grpo.chat.tree import canonical, rendered
 from grpo.config import TrainConfig
 from grpo.errors import DataError, ModelError, describe
-from grpo.learner.segments import common_prefix
 from grpo.machine.models import resolve_model
-from grpo.types import Message
+from grpo.types import Message, common_prefix
 from judges.common.files import each_record
 
 MAX_GAP = 1.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from grpo.devices.memory import ROWS_BUDGET
-from grpo.types import Episode, TokenRow
+from grpo.types import Episode, TokenRow, common_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +156,3 @@ class _Cut:
     def evenly(self, count: int, most: int) -> list[list[int]]:
         """At most ``count`` pieces, under the smallest capacity that needs no more of them; ``most`` is enough."""
         return self.at(bisect_left(range(most), True, key=lambda capacity: len(self.at(capacity)) <= count))
-
-
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many ids two lists begin with in common."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
-from grpo.display.capture import captured
+from grpo.display.capture import captured, context_full
 from grpo.display.metrics import counted
 from grpo.ending import Ending
 from grpo.episodes.summary import step_means
@@ -96,13 +96,7 @@ class Batch:
             rollout: The run's settings, which the remarks name.
             earlier: Metrics of the steps before; cut turns are told of once, and again when their share has doubled.
         """
-        found, told = list[str](), list(earlier)
-        if cut := sum(episode.ending is Ending.CONTEXT_FULL for episode in self.sampled):
-            found.append(
-                f"{cut} of {len(self.sampled)} episodes were cut, their context full (rollout.max_tokens = "
-                f"{rollout.max_tokens}), and are not learned from; raise it, or lower rollout.max_turn_tokens or the "
-                "env's limit of turns"
-            )
+        found, told = context_full(self.sampled, rollout.max_tokens), list(earlier)
         turns, cut_turns = sum(e.num_turns for e in self.sampled), sum(e.cut_turns for e in self.sampled)
         if cut_turns > _told_share(step.get("turns/cut_share", 0.0) for step in told) * turns:
             found.append(

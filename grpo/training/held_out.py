@@ -21,6 +21,7 @@ from grpo.agents.playing import PolicyAgents
 from grpo.agents.scripted import ScriptedAgent
 from grpo.chat import Chat
 from grpo.config import TrainConfig
+from grpo.display.capture import captured, context_full
 from grpo.display.metrics import counted
 from grpo.display.terminal import Display
 from grpo.envs.message_env import MessageEnv
@@ -197,6 +198,9 @@ class HeldOutEvaluation:
             path = self.run.evaluation(spec.label)
             write_episodes(path.with_suffix(".jsonl"), episodes)
             write_json(path, summary)
+            if spec.label == label_of(BEFORE, SAMPLED):  # told before the first step, while little is lost
+                for line in [*context_full(episodes, self.config.rollout.max_tokens), *captured(episodes)]:
+                    self.display.note(line)
 
     def _player(self, spec: EvalSpec, pool: EnvPool, gate: asyncio.Semaphore) -> Player:
         settings = self.config.rollout

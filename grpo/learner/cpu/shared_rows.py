@@ -20,7 +20,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from grpo.learner.segments import Segment, common_prefix
+from grpo.learner.segments import Segment
+from grpo.types import common_prefix
 
 LENGTH_MULTIPLE = 32
 """The list and the rows are padded to a multiple of this: fewer shapes, so kernels and allocator reuse more."""

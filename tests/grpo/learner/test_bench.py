@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="the learner needs torch (install the extra 
 pytest.importorskip("trl", reason="the reference needs trl (install the extra 'dev')")
 pytest.importorskip("datasets", reason="trl needs datasets")
 
-from grpo.learner.segments import common_prefix
+from grpo.types import common_prefix
 from tests import ROOT
 from tests.support.tiny_model import tiny_chat_model_folder
 

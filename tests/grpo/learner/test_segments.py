@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from grpo.learner.segments import (
     Segment,
     TurnWeights,
-    common_prefix,
     even_shares,
     micro_batches,
     segments_of,
 )
-from grpo.types import Episode, Task
+from grpo.types import Episode, Task, common_prefix
 from tests.support.episodes import say
 
 

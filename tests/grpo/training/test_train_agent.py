@@ -58,6 +58,7 @@ def test_an_agent_is_trained_on_what_its_model_sampled_and_evaluated_as_it_is_tr
         "step 1: the agent made 6 calls in 6 episodes: 6 begin a row, the others carry one on; not learned"
         in ran.output
     )
+    assert ran.output.index("the agent made 2 calls in 2 episodes") < ran.output.index("step 1: "), "before GRPO"
     page = (tmp_path / "run" / "report.html").read_text()
     assert "behind tests.support.agents:by_chat" in page
     for part in ("asked for and not honoured", "root: ", "sampled: learned; temperature is not honoured"):
