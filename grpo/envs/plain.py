@@ -108,6 +108,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         if unsaid and about is None:
             where = "say it in the docstring of its class, or with --system-prompt"
             self.remarks.append(f"{self.env_id}: nothing says {' and '.join(unsaid)}; {where}")
+        self.legal: list[list[Any]] = []
         self.scripted_policies = {"random": lambda _env, seed: RandomPolicy(self, seed)}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
@@ -228,10 +229,11 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
         return metrics
 
     def _text(self, observation: Any, info: dict[str, Any]) -> str:
-        return "\n".join([self._shown(observation), *self._legal(info)])
+        self.legal = [*self._legal(info)]
+        return "\n".join([self._shown(observation), *map(_listed, self.legal)])
 
-    def _legal(self, info: dict[str, Any]) -> Iterator[str]:
-        """A line for each entry of info that says which actions are legal; a mask as the actions that it leaves."""
+    def _legal(self, info: dict[str, Any]) -> Iterator[list[Any]]:
+        """The actions in each entry of info that says which are legal; of a mask those that it leaves."""
         for name, given in info.items():
             if not _LEGAL.fullmatch(str(name)) or not isinstance(given, Iterable) or isinstance(given, str | Mapping):
                 continue
@@ -240,8 +242,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
                 if not isinstance(self._actions, spaces.Discrete) or len(legal) != self._actions.n:
                     continue
                 legal = [self._actions.start + place for place, is_legal in enumerate(legal) if is_legal]
-            more = f", and {len(legal) - MAX_LEGAL} more" if len(legal) > MAX_LEGAL else ""
-            yield f"legal actions: {', '.join(map(to_text, legal[:MAX_LEGAL])) or 'none'}{more}"
+            yield legal
 
     def _shown(self, observation: Any) -> str:
         if self._draws:
@@ -292,7 +293,10 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
 
 
 class RandomPolicy:
-    """Valid calls of random actions: a baseline, and demonstrations of the form for a warm start."""
+    """Valid calls of random actions, of legal ones where the env says which are.
+
+    A baseline, and demonstrations of the form for a warm start.
+    """
 
     def __init__(self, env: PlainEnv, seed: int):
         self._env = env
@@ -301,7 +305,14 @@ class RandomPolicy:
 
     def act(self, observation: str, info: dict[str, Any]) -> str:
         """A call of a random action."""
-        return self._env.write_action(self._space.sample())
+        legal = [action for actions in self._env.legal for action in actions if self._space.contains(action)]
+        chosen = legal[self._space.np_random.integers(len(legal))] if legal else self._space.sample()
+        return self._env.write_action(chosen)
+
+
+def _listed(legal: list[Any]) -> str:
+    more = f", and {len(legal) - MAX_LEGAL} more" if len(legal) > MAX_LEGAL else ""
+    return f"legal actions: {', '.join(map(to_text, legal[:MAX_LEGAL])) or 'none'}{more}"
 
 
 def _picture(drawn: str) -> str:

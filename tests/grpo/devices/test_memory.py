@@ -23,7 +23,7 @@ from grpo.learner.lora_model import LINEAR_LAYERS  # noqa: E402
 from grpo.learner.loss import SelectedLogprobs  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.machine.hardware import Gpu  # noqa: E402
-from tests.support.model_config import config_of
+from tests.support.model_config import config_of  # noqa: E402
 from tests.support.processes import under_torchrun  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -221,6 +221,18 @@ def test_legal_actions_in_info_are_shown_below_the_observation(info, said):
     assert env.step("?")[0].splitlines()[2:] == []  # what cannot be read has its own hint
 
 
+@pytest.mark.parametrize(
+    ("info", "actions"), [({"mask": [False, True, False]}, {2}), ({"legal_moves": ["e2e4"]}, {1, 2, 3})]
+)
+def test_the_random_script_plays_legal_actions_where_it_can(info, actions):
+    env = PlainEnv(Fork())
+    env.unwrapped.given = info
+    text, info = env.reset(seed=0)
+    script = env.scripted_policies["random"](env, 0)
+    calls = {script.act(text, info) for _ in range(40)}
+    assert calls == {env.write_action(action) for action in actions}
+
+
 class Lottery(Toll):
     """A lottery
 
