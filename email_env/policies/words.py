@@ -18,6 +18,7 @@ _MONTHS = "January|February|March|April|May|June|July|August|September|October|N
 _DATE = rf"\b\d{{1,2}} (?:{_MONTHS})(?: \d{{4}})?|\b(?:{_MONTHS}) \d{{1,2}}(?:, \d{{4}})?"
 _WEEKDAY = r"\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"
 _NAME = r"\b[A-Z][a-z]+ [A-Z][a-z]+\b"
+_GREETING = re.compile(r"\A(?:\S+[ \t]+){0,4}\S*,[ \t]*\n")
 # What a question asks for, and how that looks in a mail; the first that fits is taken.
 _ANSWER_FORMS = (
     (r"\bweekday|(?:which|what) day of\b", _WEEKDAY),
@@ -57,8 +58,11 @@ def is_name(words: str) -> bool:
 
 
 def answer_span(question: str, email: str) -> str:
-    """The first span of a mail that looks like what the question asks for, else the sentence nearest to it."""
-    body = email.partition("\n\n")[2].removesuffix(question_again(question))
+    """The first span of a mail that looks like what the question asks for, else the sentence nearest to it.
+
+    Whom a first line greets (at most five words and a comma) is no answer.
+    """
+    body = _GREETING.sub("", email.partition("\n\n")[2].removesuffix(question_again(question)))
     for asked, form in _ANSWER_FORMS:
         if re.search(asked, question, re.IGNORECASE):
             spans = (match[0] for match in re.finditer(form, body))
