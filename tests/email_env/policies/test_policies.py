@@ -157,6 +157,8 @@ def test_words_of_a_question_are_ranked_names_first():
         ("At what time do we meet?", "We meet at 14:30.", "14:30"),
         ("How much is it?", "It is $4,200.", "$4,200"),
         ("Who replaces Anna Keller?", "Anna Keller leaves. Tom Wu takes over.", "Tom Wu"),
+        ("Who takes over?", "Dear Anna Keller,\n\nTom Wu takes over.", "Tom Wu"),
+        ("Who leads the site?", "After a long search for one,\nTom Wu leads the site.", "Tom Wu"),
         ("In which city is it?", "It is in Lisbon.", "Lisbon"),
         ("Which room?", "Come to Room 204.", "Room 204"),
         ("Why was it late?", "Hello. It was late because of rain. Bye.", "It was late because of rain."),
