@@ -4,6 +4,7 @@ The policy alone, by the env's tools, comes first: its gap between sampler and t
 """
 
 import argparse
+import math
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,7 @@ def train(run: Path, witness: Witness, *more: str) -> Trained:
     learned = [pair for episode in episodes for pair in learned_calls(episode)]
     return Trained(
         spread=1.0 - steps[0]["groups/zero_variance_share"],
-        gap=max(step["gap/mean_abs"] for step in steps),
+        gap=max((step["gap/mean_abs"] for step in steps if "gap/mean_abs" in step), default=math.inf),  # has updated
         calls=sum(len(episode.calls) for episode in episodes),
         rows=sum(len(list(episode.rows())) for episode in episodes),
         episodes=len(episodes),
