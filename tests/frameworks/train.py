@@ -25,7 +25,7 @@ from tests.frameworks.witness import Witness
 EXAMPLES = ("langgraph", "openai_agents", "pydantic_ai", "smolagents")
 AGENTS = {name: f"examples.agents.{name}_agent:agent" for name in EXAMPLES}
 AGENTS |= {name: f"tests.frameworks.{name}_agent:agent" for name in ("agno", "autogen")}
-STEPS, MAX_TOKENS = 3, 2048
+STEPS, MAX_TOKENS = 3, 3072
 SETTINGS = (
     *("--recipe", "email-cpu", "--seed", "0", "--steps", str(STEPS), "--set", "eval.scenarios=0"),
     *(
