@@ -83,6 +83,19 @@ class ModelShape:
             layers, hidden, intermediate, heads, kv_heads, head_dim, vocab, bool(config.get("tie_word_embeddings"))
         )
 
+    def to_config(self) -> dict[str, Any]:
+        """The sizes by their names in ``config.json``."""
+        return {
+            "num_hidden_layers": self.layers,
+            "hidden_size": self.hidden,
+            "intermediate_size": self.intermediate,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "vocab_size": self.vocab,
+            "tie_word_embeddings": self.tied,
+        }
+
     @property
     def query_width(self) -> int:
         """Q."""

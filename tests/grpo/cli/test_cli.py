@@ -19,7 +19,6 @@ from tests import documents
 from tests.grpo.chat.templates import at_a_message
 from tests.support.commands import COMMANDS
 from tests.support.envs import WORD_ENV
-from tests.support.model_config import config_of
 from tests.support.tiny_model import tiny_chat_model_folder
 
 DOCUMENTS = documents()
@@ -92,7 +91,7 @@ def test_on_a_gpu_nothing_of_the_learner_is_there_before_the_server_is_ready(dev
 
 
 def test_memory_that_is_short_is_said_before_anything_starts_and_too_little_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "config.json").write_text(json.dumps(config_of(QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"])))
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config()))
     config = load_config(None, {"env": "CartPole-v1", "device": "cpu", "dtype": "float32"})
     needs = cpu_needs(config, QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"])
     said = []

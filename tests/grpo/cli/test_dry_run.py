@@ -10,7 +10,6 @@ from grpo.config import load_config
 from grpo.devices.memory import cpu_needs
 from grpo.devices.shape import QWEN_MODELS
 from tests.support.envs import WORD_ENV
-from tests.support.model_config import config_of
 from tests.support.tiny_model import edit_weights, tiny_adapter, tiny_chat_model_folder
 
 EMAIL_ENV = "email_env:EmailSearch-v0"
@@ -94,7 +93,7 @@ def test_a_folder_is_planned_by_its_own_sizes_and_an_unknown_model_not_at_all(tm
     nvidia_smi(81559, 81559)
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config_of(QWEN_MODELS[LARGE]) | {"max_position_embeddings": 2048}))
+    (folder / "config.json").write_text(json.dumps(QWEN_MODELS[LARGE].to_config() | {"max_position_embeddings": 2048}))
     status, lines = shown(tmp_path, "--recipe", "email-gpu", "--model", str(folder))
     assert f"model: {folder}, in {folder}" in lines
     assert any(line.startswith("learner on GPU 1 (a card, 79.6 GiB)") for line in lines)
@@ -122,7 +121,7 @@ def test_a_model_that_cannot_be_trained_is_not_planned(tmp_path, nvidia_smi, dev
     nvidia_smi(81559)
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config_of(QWEN_MODELS[SMALL]) | more))
+    (folder / "config.json").write_text(json.dumps(QWEN_MODELS[SMALL].to_config() | more))
     status, lines = shown(tmp_path, "--model", str(folder), "--set", f"device={device}", "--set", "dtype=bfloat16")
     assert (status, len(lines)) == (1, 1)
     assert lines[0].startswith(f"Error: {folder} cannot be trained: {said}")
@@ -200,7 +199,7 @@ def test_an_env_without_splits_is_evaluated_on_none(tmp_path):
 def test_the_memory_on_the_cpu_is_shown_for_each_dtype_that_may_be_chosen(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config_of(QWEN_MODELS[SMALL])))
+    (folder / "config.json").write_text(json.dumps(QWEN_MODELS[SMALL].to_config()))
     config = load_config("email-cpu", {"env": EMAIL_ENV, "model": str(folder)})
     for dtypes, arguments in ((("bfloat16", "float32"), ()), (("float32",), ("--set", "dtype=float32"))):
         status, lines = shown(tmp_path, "--recipe", "email-cpu", "--model", str(folder), *arguments)

@@ -26,7 +26,6 @@ from judges.common.files import read_jsonl, write_json
 from tests.grpo.training.test_demonstrations import rollout
 from tests.support.envs import SUMS_ENV, WORD_ENV
 from tests.support.evaluations import run
-from tests.support.model_config import config_of
 from tests.support.tiny_model import tiny_chat_model_folder
 from tests.support.wait import wait_until
 
@@ -110,7 +109,7 @@ def test_an_adapter_of_a_hub_model_is_gone_on_from_without_a_look_at_the_hub(mod
 def test_imitation_leaves_no_room_on_the_gpu_for_a_server_that_does_not_run(tmp_path, nvidia_smi):
     nvidia_smi(40 * 1024)
     shape = QWEN_MODELS["Qwen/Qwen2.5-14B-Instruct"]
-    (tmp_path / "config.json").write_text(json.dumps(config_of(shape)))
+    (tmp_path / "config.json").write_text(json.dumps(shape.to_config()))
     config = load_config(None, {"env": "X-v0", "device": "cuda", "learner.token_budget": 4096})
     with pytest.raises(ConfigError, match=r"does not fit: needed are 33\.1 GiB for the learner, .* GiB for vLLM"):
         plan_gpus(config, shape)

@@ -23,7 +23,6 @@ from grpo.learner.lora_model import LINEAR_LAYERS  # noqa: E402
 from grpo.learner.loss import SelectedLogprobs  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.machine.hardware import Gpu  # noqa: E402
-from tests.support.model_config import config_of  # noqa: E402
 from tests.support.processes import under_torchrun  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -38,7 +37,7 @@ def shape_of(size):
 
 def meta_model(shape, *, gradient_checkpointing=False, rank=RANK):
     """The learner's model as ``LocalEngine`` makes it, without memory."""
-    config = Qwen2Config(**config_of(shape))
+    config = Qwen2Config(**shape.to_config())
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation=attention.register())
         lora = LoraConfig(r=rank, target_modules=LINEAR_LAYERS, lora_dropout=0.0, task_type="CAUSAL_LM")
@@ -194,7 +193,7 @@ def test_each_part_grows_with_what_it_is_for():
 def test_a_shape_is_read_from_any_llamas_config():
     config = LlamaConfig(hidden_size=64, num_attention_heads=8, num_key_value_heads=2, vocab_size=100).to_dict()
     shape = ModelShape.of(config)
-    assert ModelShape.of(config_of(shape)) == shape
+    assert ModelShape.of(shape.to_config()) == shape
     assert (shape.kv_width, shape.query_width, shape.tied) == (16, 64, False)
     assert ModelShape.of(config | {"head_dim": 16}) == replace(shape, head_dim=16)
     with pytest.raises(ModelError, match=r"config.json has no hidden_size, intermediate_size, num_attention_heads"):

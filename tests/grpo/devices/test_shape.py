@@ -9,9 +9,8 @@ import pytest
 from grpo.devices.shape import QWEN_MODELS, ModelShape, check_trainable
 from grpo.errors import ModelError
 from judges.common.files import DamagedFileError
-from tests.support.model_config import config_of
 
-SIZES = config_of(QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"]) | {"num_hidden_layers": 2, "architectures": ["Some"]}
+SIZES = QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config() | {"num_hidden_layers": 2, "architectures": ["Some"]}
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
 
 

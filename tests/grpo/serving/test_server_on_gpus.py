@@ -12,12 +12,11 @@ from grpo.devices.shape import QWEN_MODELS
 from grpo.errors import ConfigError, ServerStartError
 from grpo.serving.vllm import VllmServer, built_for, make_servers
 from grpo.serving.vllm_options import ServerOptions
-from tests.support.model_config import config_of
 
 
 def model_in(folder: Path, name: str = "Qwen/Qwen2.5-0.5B-Instruct") -> None:
     """As much of a model as its shape is read from."""
-    shape = config_of(QWEN_MODELS[name])
+    shape = QWEN_MODELS[name].to_config()
     (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 32768}))
 
 
