@@ -38,8 +38,8 @@ def context_full(episodes: Sequence[Episode], max_tokens: int) -> list[str]:
     if not (cut := sum(episode.ending is Ending.CONTEXT_FULL for episode in episodes)):
         return []
     return [
-        f"{cut} of {len(episodes)} episodes were cut, their context full (rollout.max_tokens = {max_tokens}), and are "
-        "not learned from; raise it, or lower rollout.max_turn_tokens or the env's limit of turns"
+        f"{cut} of {len(episodes)} episodes were cut, their context full (rollout.max_tokens = {max_tokens}); such are "
+        "not learned from: raise it, or lower rollout.max_turn_tokens or the env's limit of turns"
     ]
 
 

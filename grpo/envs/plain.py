@@ -74,6 +74,7 @@ class PlainEnv(gymnasium.Wrapper[str, str, Any, Any]):
 
     Attributes:
         invalid_call_reward: What a turn without a valid call is rewarded with.
+        legal: The actions in each entry of the newest info that says which are legal.
         remarks: For people: where episodes are cut before the env would end them, and what nothing says of it.
     """
 

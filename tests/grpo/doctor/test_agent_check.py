@@ -39,7 +39,9 @@ def test_what_was_changed_in_a_history_is_shown_and_an_agent_that_asks_nobody_fa
         model = f"openai:m@{server.url}"
         status, found, _ = examined("forgetful", "--warm-start-model", model)
     assert status == "ok"
-    assert """ on, for message 2: '["assistant", "nine", []]' instead of '["assistant", "8", []]'""" in found
+    assert "1 root: 22 new, 2 sampled" in found, "so the turn, which differs, begins at the next"
+    assert "a root from token 23 on, for message 2: " in found
+    assert """: '["assistant", "nine", []]' instead of '["assistant", "8", []]'""" in found
     assert "temperature is not honoured" in found
     status, found, code = examined("by_tool", "--set", "warm_start.policy=oracle")
     assert (status, code) == ("failed", 1)

@@ -76,7 +76,7 @@ def test_a_cut_episode_is_neither_learned_from_nor_part_of_the_baseline():
     assert (metrics["episodes/context_full"], metrics["episodes/failed"]) == (1.0, 0.0)
     (remark,) = batch.remarks(ROLLOUT)
     assert remark.startswith(
-        "1 of 3 episodes were cut, their context full (rollout.max_tokens = 2400), and are not learned"
+        "1 of 3 episodes were cut, their context full (rollout.max_tokens = 2400); such are not learned"
     )
     assert cut.metrics["return"] == -2.0, "it stays in the log as it was"
 
