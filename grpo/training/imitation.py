@@ -30,11 +30,10 @@ from grpo.seeds import derive_seed
 from grpo.types import Episode, Task
 
 WARM_UP_STEPS = 5
+"""Steps over which the learning rate rises; it falls linearly to 0 behind the last one."""
 MAX_UNUSABLE = 200
 AT_ONCE = 8
 """Episodes of the user's agent that are played at once to be imitated."""
-FINAL_RATE = 0.3
-"""The learning rate rises over the first steps and falls linearly to this fraction of its peak."""
 
 
 def demonstrate(
@@ -143,8 +142,11 @@ def demonstrations(episodes: Iterator[Episode], config: TrainConfig) -> Iterator
 
 
 def warm_start_rate(step: int, steps: int, peak: float) -> float:
-    """Rate of 0-based ``step``: linear warm-up, then linear decay."""
-    return peak * min(1.0, (step + 1) / WARM_UP_STEPS) * (1.0 - (1.0 - FINAL_RATE) * step / steps)
+    """Rate of 0-based ``step``: linear warm-up, and linear decay to 0.
+
+    Small batches at a rate that stays high leave the last step's noise in the policy.
+    """
+    return peak * min(1.0, (step + 1) / WARM_UP_STEPS) * (1.0 - step / steps)
 
 
 def warm_start(

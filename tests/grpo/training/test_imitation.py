@@ -118,11 +118,11 @@ def test_demonstrations_of_which_none_can_be_used_end_with_an_error_instead_of_n
         next(found)
 
 
-def test_the_learning_rate_rises_for_five_steps_and_falls_towards_three_tenths():
+def test_the_learning_rate_rises_for_five_steps_and_falls_to_nothing():
     rates = [warm_start_rate(step, 20, 1.0) for step in range(20)]
     assert rates[0] == pytest.approx(0.2)
-    assert rates[4] == pytest.approx(1 - 0.7 * 4 / 20)
-    assert rates[19] == pytest.approx(1 - 0.7 * 19 / 20)
+    assert rates[4] == pytest.approx(16 / 20)
+    assert rates[19] == pytest.approx(1 / 20)
 
 
 @pytest.mark.parametrize("teacher", ["script", "model"])
