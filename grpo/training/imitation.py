@@ -30,7 +30,7 @@ from grpo.seeds import derive_seed
 from grpo.types import Episode, Task
 
 WARM_UP_STEPS = 5
-"""Steps over which the learning rate rises; it falls linearly to 0 behind the last one."""
+"""Steps over which the learning rate rises."""
 MAX_UNUSABLE = 200
 AT_ONCE = 8
 """Episodes of the user's agent that are played at once to be imitated."""
@@ -142,10 +142,7 @@ def demonstrations(episodes: Iterator[Episode], config: TrainConfig) -> Iterator
 
 
 def warm_start_rate(step: int, steps: int, peak: float) -> float:
-    """Rate of 0-based ``step``: linear warm-up, and linear decay to 0.
-
-    Small batches at a rate that stays high leave the last step's noise in the policy.
-    """
+    """Rate of 0-based ``step``: linear warm-up, then linear decay to 0, so that the noise of small batches fades."""
     return peak * min(1.0, (step + 1) / WARM_UP_STEPS) * (1.0 - step / steps)
 
 

@@ -26,19 +26,14 @@ EXAMPLES = ("langgraph", "openai_agents", "pydantic_ai", "smolagents")
 AGENTS = {name: f"examples.agents.{name}_agent:agent" for name in EXAMPLES}
 AGENTS |= {name: f"tests.frameworks.{name}_agent:agent" for name in ("agno", "autogen")}
 STEPS, MAX_TOKENS, DTYPE = 3, 3072, "float32"
-SETTINGS = (
-    *("--recipe", "email-cpu", "--seed", "0", "--steps", str(STEPS), "--set", "eval.scenarios=0"),
-    *(
-        "--set",
-        "warm_start.steps=30",
-        "--set",
-        "rollout.groups_per_step=4",
-        "--set",
-        f"rollout.max_tokens={MAX_TOKENS}",
-        "--set",
-        f"dtype={DTYPE}",
-    ),
+CHANGED = (
+    "eval.scenarios=0",
+    "warm_start.steps=30",
+    "rollout.groups_per_step=4",
+    f"rollout.max_tokens={MAX_TOKENS}",
+    f"dtype={DTYPE}",
 )
+SETTINGS = ("--recipe", "email-cpu", "--seed", "0", "--steps", str(STEPS), *(f"--set={value}" for value in CHANGED))
 ROUNDING = 1e-5
 """Nats a token by which gaps in float32 differ from run to run."""
 
