@@ -22,14 +22,15 @@ AGENTS = ["walker", "tests.support.agents:walking", "tests.support.agents:walkin
 @pytest.mark.parametrize(
     ("seconds", "turns", "ending", "error"),
     [
-        ("0.5", 1_000_000_000, "timeout", "no answer within 0.5 s"),
-        ("2", 11, "max_turns", "cut after 11 turns, which the env had not ended (--max-turns)"),
+        ("1", 1_000_000_000, "timeout", "no answer within 1 s"),
+        ("4", 11, "max_turns", "cut after 11 turns, which the env had not ended (--max-turns)"),
     ],
     ids=["timeout", "max turns"],
 )
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_episode_that_never_ends_is_stopped_by_its_limits(tmp_path, agent, seconds, turns, ending, error):
-    limits = ("--timeout", seconds, "--max-turns", str(turns), "--limit", "2")
+    # One after the other: two that loop without a pause hold the interpreter's lock against each other.
+    limits = ("--timeout", seconds, "--max-turns", str(turns), "--limit", "2", "--concurrency", "1")
     found, shown = evaluated(tmp_path, "--agent", agent, *limits, env=ENDLESS_ENV)
     assert shown.exit_code == 0, shown.output
     assert [(row["ending"], row["error"]) for row in found] == [(ending, error)] * 2
