@@ -11,5 +11,5 @@ SCHEMA_VERSION = "7"
 BUILDER_VERSION = "15"
 """Changes when the same mail gives another database."""
 
-GENERATOR_VERSION = "1"
+GENERATOR_VERSION = "2"
 """Changes when the same seed gives other demo mails or questions."""

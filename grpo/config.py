@@ -173,8 +173,8 @@ class EvalConfig(AgentSettings):
     """Everything that decides what an evaluation does."""
 
     agent: Spec = Field(
-        description="a policy that the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor); "
-        "policy:RUN, policy:RUN@STEP, policy:RUN@best, policy:ADAPTER or policy:base; file:ANSWERS.jsonl; "
+        description="a policy that the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor, "
+        "verbatim); policy:RUN, policy:RUN@STEP, policy:RUN@best, policy:ADAPTER or policy:base; file:ANSWERS.jsonl; "
         "openai:MODEL@URL or litellm:NAME in a plain tool loop; PKG.MOD:FUNCTION; 'cmd:PROGRAM {question}'"
     )
     model: Spec | None = Field(

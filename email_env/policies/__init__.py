@@ -9,7 +9,7 @@ They serve tests, warm starts and comparisons. An `info` with "tools" in it, as 
 Only the experts look at the scenario's answer; the others see what a model sees.
 """
 
-from email_env.policies.baselines import Bm25Policy, KeywordPolicy, RandomPolicy
+from email_env.policies.baselines import Bm25Policy, KeywordPolicy, RandomPolicy, VerbatimPolicy
 from email_env.policies.experts import OraclePolicy, TutorPolicy
 from email_env.policies.policy import ScriptedPolicy
 
@@ -19,6 +19,7 @@ SCRIPTED_POLICIES: dict[str, type[ScriptedPolicy]] = {
     "oracle": OraclePolicy,
     "tutor": TutorPolicy,
     "keyword": KeywordPolicy,
+    "verbatim": VerbatimPolicy,
     "bm25": Bm25Policy,
     "random": RandomPolicy,
 }

@@ -1,7 +1,8 @@
-"""Baselines without a model: a keyword search, a BM25 ranking, and chance."""
+"""Baselines without a model: searches for the question or its words, a BM25 ranking, and chance."""
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import ClassVar
 
 from email_env.errors import ToolInputError
@@ -20,14 +21,19 @@ class KeywordPolicy(ScriptedPolicy):
 
     _MAX_WORDS: ClassVar[int] = 6
 
+    def searches(self, question: str) -> Iterator[list[str]]:
+        """Keywords to search for, one search after the other while nothing is found."""
+        words, telling = content_words(question), telling_words(question)[: self._MAX_WORDS]
+        for count in range(len(telling), 0, -1):
+            yield sorted(telling[:count], key=words.index)
+
     def actions(self) -> Iterator[str]:
         """Searches until something is found, reads it and answers; "I don't know" where nothing is."""
         question = self.observation
-        words, telling = content_words(question), telling_words(question)[: self._MAX_WORDS]
         turns_for_search = max(0, self.env.max_turns - 2)
         hits: list[str] = []
-        for count in range(len(telling), 0, -1)[:turns_for_search]:
-            yield search(sorted(telling[:count], key=words.index))
+        for keywords in islice(self.searches(question), turns_for_search):
+            yield search(keywords)
             if hits := hit_ids(self.observation)[:1]:
                 break
         text = DONT_KNOW
@@ -35,6 +41,17 @@ class KeywordPolicy(ScriptedPolicy):
             yield read(hit)
             text = answer_span(question, self.observation)
         yield from answer(text, hits)
+
+
+class VerbatimPolicy(KeywordPolicy):
+    """The plainest search: for the question as it stands, which mail with some of its words answers (`fallback_any`).
+
+    Its words are the question's, token for token: a small model that imitates it copies names that it never saw.
+    """
+
+    def searches(self, question: str) -> Iterator[list[str]]:
+        """The question."""
+        yield [question]
 
 
 class Bm25Policy(ScriptedPolicy):

@@ -19,7 +19,7 @@ FORMS = """\
   PKG.MOD:FUNCTION       fn(task, tools, model) -> str | Answer | None, plain or async
   cmd:PROGRAM ARGUMENTS  a program; {question} and {task_file} are replaced, see grpo/agents/program.py
   openai:MODEL@URL       a model behind an OpenAI-compatible URL, in a plain tool loop; litellm:NAME the same by litellm
-  NAME                   a policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor)
+  NAME                   a policy the env brings along (EmailSearch-v0: bm25, keyword, oracle, random, tutor, verbatim)
   policy:RUN[@WHICH]     a run's newest checkpoint (or @STEP, @best), an adapter's folder, or 'base' (extra gpu or cpu)
   file:ANSWERS.jsonl     answers made elsewhere, one {"scenario_id": ..., "answer": ..., "sources": [...]} a line"""
 

@@ -31,7 +31,8 @@ OPTIONS = ("env", "env_kwargs", "env_import", "model", "init_adapter", "device",
 @setting_options(TrainConfig, *OPTIONS)
 @recipe_option
 @click.option(
-    "--policy", help="Imitate a policy that the env brings (EmailSearch-v0: oracle, tutor, keyword, bm25, random)."
+    "--policy",
+    help="Imitate a policy that the env brings (EmailSearch-v0: oracle, tutor, keyword, verbatim, bm25, random).",
 )
 @click.option(
     "--demonstrations", type=click.IntRange(1), default=256, show_default=True, help="Episodes that --policy plays."

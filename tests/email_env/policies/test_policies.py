@@ -106,7 +106,15 @@ def test_the_keyword_baseline_drops_words_until_something_is_found(path):
     assert episode(EmailSearchEnv(path, scenarios=zebra), "keyword")[0][:2] == [search("zebra", "Falcon"), read("m2")]
 
 
-@pytest.mark.parametrize("name", ["bm25", "keyword", "tutor"])
+def test_the_verbatim_baseline_searches_for_the_question_as_it_stands(path):
+    actions, metrics = episode(EmailSearchEnv(path), "verbatim", "budget")
+    assert actions == [search(BUDGET.question), read("m1"), answer("$48,250", "m1")]
+    assert metrics["success"] == 1.0
+    strict = EmailSearchEnv(path, scenarios=[BUDGET], fallback_any=False)
+    assert episode(strict, "verbatim")[0] == [search(BUDGET.question), answer("I don't know")]
+
+
+@pytest.mark.parametrize("name", ["bm25", "keyword", "verbatim", "tutor"])
 def test_scripts_answer_from_the_mail_where_the_question_stands_again_below_it(path, name):
     asked = [replace(BUDGET, question="What did Finance say about the Falcon?")]  # no form: the nearest sentence
     plain, repeated = (EmailSearchEnv(path, scenarios=asked, repeat_question=again) for again in (False, True))
@@ -210,10 +218,10 @@ def tutored(seed, **kwargs):
 
 def test_the_tutor_stumbles_in_about_two_episodes_of_three_recovers_and_marks_what_not_to_imitate():
     searches = reads = 0
-    for seed in range(60):
+    for seed in range(90):
         _, turns, metrics = tutored(seed, fallback_any=False)
         hasty = [(action, observation) for action, imitate, observation in turns if not imitate]
-        assert len(hasty) <= 1
+        assert len(hasty) <= 2, "a stumble, and a search of the plan that finds nothing"
         for action, observation in hasty:
             if '"search_inbox"' in action:
                 searches += 1
@@ -223,8 +231,8 @@ def test_the_tutor_stumbles_in_about_two_episodes_of_three_recovers_and_marks_wh
                 assert arguments_of(action)["message_id"] not in turns[-1][0], "no source"
         assert turns[-1][1], "the answer is imitated"
         assert metrics["success"] == 1.0
-    assert 8 <= searches <= 28
-    assert 8 <= reads <= 28
+    assert 12 <= searches <= 42
+    assert 6 <= reads <= 42, "where another mail is listed"
 
 
 def arguments_of(action):
@@ -233,7 +241,7 @@ def arguments_of(action):
 
 def test_where_some_words_are_enough_the_tutor_begins_with_all_of_the_question_and_reads_from_the_top_of_the_list():
     partial = {"order": "relevance", "fallback_any": True, "max_results": 3, "difficulties": ["easy", "medium"]}
-    again = below_the_first = 0
+    again = below_the_first = unlisted = 0
     for seed in range(60):
         question, turns, metrics = tutored(seed, **partial)
         imitated = [action for action, imitate, _ in turns if imitate]
@@ -244,10 +252,13 @@ def test_where_some_words_are_enough_the_tutor_begins_with_all_of_the_question_a
         if len(imitated) == len(turns):
             reads = [arguments_of(action)["message_id"] for action in imitated if "read_email" in action]
             listed = [hit_ids(observation) for action, _, observation in turns if "search_inbox" in action][-1]
-            assert reads == listed[: len(reads)]
+            if set(reads) <= set(listed):
+                assert reads == listed[: len(reads)]
+            unlisted += not set(reads) <= set(listed)
             below_the_first += len(reads) > 1
     assert 3 <= again <= 25  # where these words do not list the mail
     assert below_the_first >= 4
+    assert unlisted <= 3  # no three hits of any words have it
 
 
 def test_where_all_keywords_must_occur_the_tutor_searches_for_few_words_that_were_seen_names_first():
