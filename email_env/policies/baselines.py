@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import ClassVar
 
 from email_env.errors import ToolInputError
 from email_env.policies.policy import PlayedEnv, ScriptedPolicy, answer, hit_ids, read, search
-from email_env.policies.words import answer_span, asked_span, content_words, telling_words
+from email_env.policies.words import answer_span, content_words, telling_words
 from email_env.scenarios.scenario import DONT_KNOW, Scenario
 from email_env.spaces import ToolCallSpace
 from email_env.tools.actions import MAX_ACTION_CHARS
@@ -20,14 +21,19 @@ class KeywordPolicy(ScriptedPolicy):
 
     _MAX_WORDS: ClassVar[int] = 6
 
+    def searches(self, question: str) -> Iterator[list[str]]:
+        """Keywords to search for, one search after the other while nothing is found."""
+        words, telling = content_words(question), telling_words(question)[: self._MAX_WORDS]
+        for count in range(len(telling), 0, -1):
+            yield sorted(telling[:count], key=words.index)
+
     def actions(self) -> Iterator[str]:
         """Searches until something is found, reads it and answers; "I don't know" where nothing is."""
         question = self.observation
-        words, telling = content_words(question), telling_words(question)[: self._MAX_WORDS]
         turns_for_search = max(0, self.env.max_turns - 2)
         hits: list[str] = []
-        for count in range(len(telling), 0, -1)[:turns_for_search]:
-            yield search(sorted(telling[:count], key=words.index))
+        for keywords in islice(self.searches(question), turns_for_search):
+            yield search(keywords)
             if hits := hit_ids(self.observation)[:1]:
                 break
         text = DONT_KNOW
@@ -37,27 +43,15 @@ class KeywordPolicy(ScriptedPolicy):
         yield from answer(text, hits)
 
 
-class VerbatimPolicy(ScriptedPolicy):
+class VerbatimPolicy(KeywordPolicy):
     """The plainest search: for the question as it stands, which mail with some of its words answers (`fallback_any`).
 
-    It reads from the top until a mail has something of the kind that is asked for. Its words are the question's, token
-    for token: a small model that imitates it copies names that it never saw.
+    Its words are the question's, token for token: a small model that imitates it copies names that it never saw.
     """
 
-    def actions(self) -> Iterator[str]:
-        """One search, the mails that it lists, and an answer; "I don't know" where nothing is listed."""
-        question = self.observation
-        text, sources = DONT_KNOW, list[str]()
-        if self.env.max_turns > 1:
-            yield search([question])
-            for hit in hit_ids(self.observation)[: self.env.max_turns - 2]:
-                yield read(hit)
-                fits = asked_span(question, self.observation)
-                if fits or not sources:
-                    text, sources = fits or answer_span(question, self.observation), [hit]
-                if fits:
-                    break
-        yield from answer(text, sources)
+    def searches(self, question: str) -> Iterator[list[str]]:
+        """The question."""
+        yield [question]
 
 
 class Bm25Policy(ScriptedPolicy):

@@ -57,31 +57,18 @@ def is_name(words: str) -> bool:
     return words[0].isupper() or any(map(str.isdigit, words))
 
 
-def asked_span(question: str, email: str) -> str | None:
-    """The first span of a mail that looks like what the question asks for, if any.
+def answer_span(question: str, email: str) -> str:
+    """The first span of a mail that looks like what the question asks for, else the sentence nearest to it.
 
     Whom a first line greets (at most five words and a comma) is no answer.
     """
-    body = _body(question, email)
+    body = _GREETING.sub("", email.partition("\n\n")[2].removesuffix(question_again(question)))
     for asked, form in _ANSWER_FORMS:
         if re.search(asked, question, re.IGNORECASE):
             spans = (match[0] for match in re.finditer(form, body))
             if span := next((span for span in spans if span.casefold() not in question.casefold()), None):
                 return span
-    return None
-
-
-def answer_span(question: str, email: str) -> str:
-    """What a mail says of a question: the span that looks like what is asked for, else the sentence nearest to it."""
-    if span := asked_span(question, email):
-        return span
-    body = _body(question, email)
     wanted = {word.casefold() for word in content_words(question)}
     sentences = re.split(r"(?<=[.!?])\s+|(?<=[。！？])|\n+", body)
     nearest = max(sentences, key=lambda sentence: len(wanted.intersection(map(str.casefold, content_words(sentence)))))
     return nearest.strip()[:200] or DONT_KNOW
-
-
-def _body(question: str, email: str) -> str:
-    """A mail's text without its head, its greeting and the question again."""
-    return _GREETING.sub("", email.partition("\n\n")[2].removesuffix(question_again(question)))

@@ -114,20 +114,6 @@ def test_the_verbatim_baseline_searches_for_the_question_as_it_stands(path):
     assert episode(strict, "verbatim")[0] == [search(BUDGET.question), answer("I don't know")]
 
 
-def test_the_verbatim_baseline_reads_on_until_a_mail_has_what_is_asked_for(built):
-    mails = (
-        mail("m1", "Falcon budget", "The Falcon budget is late."),
-        mail("m2", "Falcon", "It is $48,250. The budget!"),
-    )
-    database = built(*mails)
-    asked = question(question="How much is the Falcon budget?", answer="$48,250", message_ids=("m2",))
-    actions, _ = episode(EmailSearchEnv(database.path, scenarios=[asked], order="relevance"), "verbatim")
-    assert actions == [search(asked.question), read("m1"), read("m2"), answer("$48,250", "m2")]
-    nowhere = replace(asked, question="How much is the Falcon in Rome?", message_ids=("m1",))
-    actions, _ = episode(EmailSearchEnv(built(mails[0]).path, scenarios=[nowhere]), "verbatim")
-    assert actions == [search(nowhere.question), read("m1"), answer("The Falcon budget is late.", "m1")]
-
-
 @pytest.mark.parametrize("name", ["bm25", "keyword", "verbatim", "tutor"])
 def test_scripts_answer_from_the_mail_where_the_question_stands_again_below_it(path, name):
     asked = [replace(BUDGET, question="What did Finance say about the Falcon?")]  # no form: the nearest sentence
