@@ -17,7 +17,7 @@ from pathlib import Path
 from email_env.demo import MAILS_PER_INBOX, generate
 from email_env.mail import ParsedMail
 
-OWNER, OTHER_ADDRESS, LIST = "vera.zimmer@halden.com", "vera@zimmer.example", "everyone@lists.halden.com"
+OWNER, OTHER_ADDRESS, LIST = "hanno.vaclav@halden.com", "hanno@vaclav.example", "everyone@lists.halden.com"
 
 
 def write_takeout(path: Path) -> int:

@@ -82,7 +82,7 @@ def play(messages, _tools):
 def test_the_made_up_mailbox_becomes_a_database_that_knows_its_owner(mailbox):
     assert [line for line in TEXTS[0].splitlines() if line not in mailbox.output.splitlines()] == []
     assert Path("data/skipped.jsonl").read_text() == ""
-    run(beginning("build-enron-db", "--report").replace("--owner vera.zimmer@halden.com,vera@zimmer.example", ""))
+    run(beginning("build-enron-db", "--report").replace("--owner hanno.vaclav@halden.com,hanno@vaclav.example", ""))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("litellm") is None, reason="an LLM needs litellm (extra 'judge')")
@@ -92,7 +92,7 @@ def test_the_page_goes_from_a_mailbox_to_evaluations_of_agents(mailbox):
         run(beginning("make-scenarios", "qwen3").replace(URL, llm.url))
     made = load_scenarios("questions.jsonl")
     assert {scenario.split for scenario in made} == {"train", "validation", "test"}
-    assert {scenario.inbox for scenario in made} == {"vera.zimmer@halden.com"}
+    assert {scenario.inbox for scenario in made} == {"hanno.vaclav@halden.com"}
     assert len(made) > 10
     by_hand = TEXTS[1]
     assert len([json.loads(line) for line in by_hand.splitlines()]) == 3

@@ -88,7 +88,7 @@ def test_a_run_is_trained_on_what_the_judge_says_and_pays_for_no_verdict_twice(t
         assert step["groups/used"] + step["groups/dropped"] == 2.0
 
     episodes = [e for path in sorted(run_dir.glob("*/*.jsonl")) for e in read_jsonl(path)]
-    assert len(episodes) == 2 * 2 * 4 + 2 * (2 + 3 * 2) + 5 * 6, (
+    assert len(episodes) == 2 * 2 * 4 + 2 * (2 + 3 * 2) + 6 * 6, (
         "of steps, evaluations (greedily three times as many), scripts"
     )
     assert all("answer_key" not in episode for episode in episodes)
