@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Text
+from gymnasium.spaces.utils import flatten_space
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
 from judges.common.text import is_utf8
@@ -110,6 +111,11 @@ class SharedTexts:
 def _rows(memory: SynchronizedArray[Any], count: int) -> np.ndarray:
     """The memory as one row of bytes an environment, shape (count, length field + text)."""
     return np.frombuffer(memory.get_obj(), dtype=np.uint8).reshape(count, -1)  # type: ignore[call-overload]
+
+
+@flatten_space.register(TextSpace)
+def _flatten(space: TextSpace) -> None:
+    raise NotImplementedError(f"{space} cannot be flattened into numbers: its texts have no alphabet")
 
 
 @create_shared_memory.register(TextSpace)

@@ -232,6 +232,9 @@ def _end(summary: dict[str, Any], fail_under: float | None, env: str) -> None:
             err=True,
         )
         sys.exit(INFRASTRUCTURE_STATUS)
+    if list(summary["endings"]) == [Ending.AGENT_CRASH]:
+        click.echo("the agent crashed in every episode (see above)", err=True)
+        sys.exit(1)
     if fail_under is not None:
         correct = summary["metrics"].get("answer/correct")
         if correct is None:

@@ -46,6 +46,11 @@ def test_a_mask_is_refused_since_there_is_no_alphabet():
         TextSpace(5).sample(mask=(3, None))
 
 
+def test_flattening_into_numbers_is_refused_by_name():
+    with pytest.raises(NotImplementedError, match=r"TextSpace\(5\) cannot be flattened into numbers"):
+        spaces.flatten_space(TextSpace(5))
+
+
 def test_spaces_are_equal_by_kind_and_length():
     assert TextSpace(5) == TextSpace(5)
     assert TextSpace(5) != TextSpace(6)
