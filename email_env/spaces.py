@@ -13,7 +13,7 @@ from __future__ import annotations
 from ctypes import c_uint8
 from multiprocessing.sharedctypes import SynchronizedArray
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from gymnasium.spaces import Text
@@ -114,7 +114,7 @@ def _rows(memory: SynchronizedArray[Any], count: int) -> np.ndarray:
 
 
 @flatten_space.register(TextSpace)
-def _flatten(space: TextSpace) -> None:
+def _flatten(space: TextSpace) -> NoReturn:
     raise NotImplementedError(f"{space} cannot be flattened into numbers: its texts have no alphabet")
 
 

@@ -69,11 +69,6 @@ class RolloutSettings(Settings):
 
     groups_per_step: int = Field(default=8, ge=1, description="groups (tasks) in a step")
     group_size: int = Field(default=8, ge=2, description="episodes in a group")
-    update_rollouts: int | None = Field(
-        default=None,
-        ge=2,
-        description="episodes of a group that are learned from: those whose rewards differ most (PODS); null: all",
-    )
     refill_rounds: int = Field(default=0, ge=0, description="extra rollout rounds that replace groups without spread")
     max_staleness: int = Field(
         default=0,
@@ -113,15 +108,6 @@ class RolloutSettings(Settings):
         default=1800.0, gt=0, description="seconds an episode may take; one that took longer is not learned from"
     )
     env_workers: EnvWorkers = "auto"
-
-    @model_validator(mode="after")
-    def _has_the_rollouts(self) -> Self:
-        if self.update_rollouts is not None and self.update_rollouts > self.group_size:
-            raise ValueError(
-                f"rollout.update_rollouts = {self.update_rollouts} of a group are to be learned from, but "
-                f"rollout.group_size = {self.group_size}; raise it, or leave update_rollouts out to learn from all"
-            )
-        return self
 
 
 class JudgeCallSettings(Settings):

@@ -178,12 +178,11 @@ def adapter_line(config: TrainConfig, shape: ModelShape | None) -> str:
 def _work(config: TrainConfig, shape: ModelShape | None) -> Iterator[str]:
     rollout, warm_start, evaluation = config.rollout, config.warm_start, config.eval
     episodes = rollout.groups_per_step * rollout.group_size
-    learned = "" if rollout.update_rollouts is None else f", {rollout.update_rollouts} of a group learned from"
     if warm_start.steps:
         demonstrations = "a demonstration" if warm_start.batch == 1 else f"{warm_start.batch} demonstrations"
         yield f"warm start: {warm_start.steps} steps of {demonstrations} of {warm_start.policy!r}"
     yield (
-        f"steps: {config.steps}, each of {rollout.groups_per_step} groups x {rollout.group_size} episodes{learned}, at "
+        f"steps: {config.steps}, each of {rollout.groups_per_step} groups x {rollout.group_size} episodes, at "
         f"most {rollout.max_tokens:,} tokens an episode and {rollout.max_turn_tokens:,} a turn"
     )
     yield f"tokens: at most {episodes * rollout.max_tokens:,} a step, {config.learner.token_budget:,} a forward pass"

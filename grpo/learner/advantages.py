@@ -7,9 +7,8 @@ or nearly hopeless, so it is an option. A group without spread teaches nothing a
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from itertools import pairwise
-from statistics import pvariance, stdev
+from statistics import stdev
 
 import numpy as np
 
@@ -84,27 +83,3 @@ def turn_advantages(
             yield turn, gain / unit if abs(gain) > SPREAD_FLOOR else 0.0
 
     return [dict(gains(turns, reward)) for turns, reward in zip(answered, rewards, strict=True)]
-
-
-def max_variance_subset(rewards: Sequence[float], count: int) -> list[int]:
-    """The ``count`` members of a group whose rewards have the largest variance (PODS, arXiv 2504.13818).
-
-    Such a subset is the k highest rewards and the ``count`` - k lowest, for some k. Each k is tried, in exact
-    arithmetic. Of equal variances the fewest highest are taken, as in the authors' code; of equal rewards the first
-    members stand among the highest, the last among the lowest.
-
-    The advantages of the subset are taken around its own mean: `group_advantages` of its rewards.
-
-    Args:
-        rewards: One finite number per member.
-        count: At least one; with as many or more than there are members, all are taken.
-
-    Returns:
-        Their numbers, rising.
-    """
-    assert count > 0, "an update needs a rollout"
-    if count >= len(rewards):
-        return list(range(len(rewards)))
-    falling = sorted(range(len(rewards)), key=lambda number: -rewards[number])
-    subsets = (falling[:highest] + falling[len(falling) - count + highest :] for highest in range(count + 1))
-    return sorted(max(subsets, key=lambda numbers: pvariance([Fraction(rewards[number]) for number in numbers])))

@@ -12,9 +12,6 @@ An episode that we cut, because its context was full, is neither learned from no
 DAPO's overlong filtering, arXiv 2503.14476, section 3.4, which masks its loss alone). What it would have come to is not
 known: where every step costs, its reward so far beats every episode that was played out, and long turns would pay;
 where every step pays, it may have been the best.
-
-With ``rollout.update_rollouts`` only those members of a group are learned from whose rewards differ most (PODS, arXiv
-2504.13818). The others have no rows, and no part in the group's baseline.
 """
 
 import asyncio
@@ -33,7 +30,7 @@ from grpo.episodes.marking import Marker
 from grpo.episodes.player import Player
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import ConfigError, EnvError, JudgeFailure
-from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset, turn_advantages
+from grpo.learner.advantages import group_advantages, has_spread, turn_advantages
 from grpo.learner.segments import Segment, TurnWeights, segments_of
 from grpo.serving.policy import Policy
 from grpo.training.batch import Batch
@@ -134,11 +131,10 @@ class Batches:
         since = began if self._ended is None else self._ended
         if settings.max_staleness:
             self._costs_before, self._ended = self._costs(), ended
-        learned = [self._down_sampled(group) for group in used]
         return Batch(
-            learned,
+            used,
             rewarded,
-            self._segments(learned, step),
+            self._segments(used, step),
             sampled,
             dropped=len(groups) - len(used),
             unrewarded=asked - len(rewarded),
@@ -222,13 +218,6 @@ class Batches:
 
     def _costs(self) -> tuple[float | None, float | None]:
         return self.reward.cost_usd, self.marker.cost_usd
-
-    def _down_sampled(self, group: Group) -> Group:
-        """The members that are learned from."""
-        count = self.config.rollout.update_rollouts
-        if count is None:
-            return group
-        return Group(group.task, [group.episodes[number] for number in max_variance_subset(group.rewards, count)])
 
     def _segments(self, groups: Sequence[Group], step: int) -> list[Segment]:
         """The rows of the groups' episodes; fills in their advantages."""

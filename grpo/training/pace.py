@@ -100,7 +100,7 @@ def estimated_pace(config: TrainConfig, shape: ModelShape, gflops: float, tokens
 def step_seconds(config: TrainConfig, pace: Pace) -> float:
     """Of a GRPO step before one was made: its episodes and its rows take as long as those that were played before."""
     rollout = config.rollout
-    learned = rollout.update_rollouts or rollout.group_size
+    learned: float = rollout.group_size
     if config.loss.negative_weight == 0:
         learned /= 2
     row_seconds = pace.warm_start_step / config.warm_start.batch

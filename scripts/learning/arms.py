@@ -24,7 +24,6 @@ ARMS = {
     "positives": "RAFT: rollouts above their group's mean are learned from as a whole, the others not at all",
     "grpo": "GRPO with both signs: the default loss, one update a step, the recipe's learning rate, constant",
     "cold": "the recipe from the model as it is, without the warm start",
-    "curriculum": "the recipe, with half of a step's questions from earlier steps: rewards farthest apart",
     "expert": "as imitation, of --expert, a script that knows the answers",
     "dagger": "rollouts in which --expert takes over at a random turn; its turns are imitated (DAgger)",
     TRL: "as grpo, each step by TRL's GRPOTrainer with its own generation (needs the extra dev; on the CPU alone)",

@@ -1,11 +1,6 @@
 """The arms with steps of their own: everything else is the trainer's, checkpoints, ``--resume``, evaluations, metrics.
 
-curriculum  from the second step on, half of a step's questions are earlier ones: those whose rewards lay farthest apart
-            when they were played last. Where a reward says right or wrong, these are the questions with a pass rate
-            near one half. They are played anew. Source: questions that are neither always nor never solved, DAPO,
-            arXiv 2503.14476, section 3.2 (there others are drawn in place of those).
-
-Two do not reinforce. Their steps imitate the policy of the warm start, in as many demonstrations as a GRPO step has
+They do not reinforce. Their steps imitate the policy of the warm start, in as many demonstrations as a GRPO step has
 rollouts, and one pass over as many rows, in batches of ``warm_start.batch`` at the learning rate of ``optimizer``.
 
 imitation   fresh demonstrations, played by the policy of the warm start from the first turn on; no rollouts
@@ -18,10 +13,8 @@ dagger      the policy in training plays the step's rollouts; in each, from a ra
 import math
 import random
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from statistics import pstdev
 from typing import Any
 
 from grpo.episodes.record import read_episodes, write_episodes
@@ -33,33 +26,8 @@ from grpo.seeds import derive_seed
 from grpo.training.imitation import demonstrate
 from grpo.training.pace import Began
 from grpo.training.trainer import Trainer
-from grpo.types import Episode, Task
+from grpo.types import Episode
 from judges.common.files import JsonlLog
-
-
-class Curriculum(Trainer):
-    """Plays half of each step's questions again."""
-
-    def _grpo_step(self, log: JsonlLog) -> dict[str, float]:
-        wanted = self.config.rollout.groups_per_step // 2
-        again = [task for task in farthest_apart(self._spreads()) if task not in self.tasks.again]
-        self.tasks.again += again[:wanted]
-        return super()._grpo_step(log)
-
-    def _spreads(self) -> dict[Task, float]:
-        """Standard deviation of the rewards of each question's newest group, from the run's trajectories."""
-        spreads: dict[Task, float] = {}
-        for step in range(1, self.step + 1):
-            rewards: dict[Task, list[float]] = defaultdict(list)
-            for episode in read_episodes(self.run.trajectories(step), transcripts=False):
-                rewards[episode.task].append(episode.reward)
-            spreads |= {task: pstdev(values) for task, values in rewards.items()}
-        return spreads
-
-
-def farthest_apart(spreads: dict[Task, float]) -> list[Task]:
-    """Those with a spread, the largest first; among equals the one that was played first."""
-    return sorted((task for task, spread in spreads.items() if spread > 0), key=lambda task: -spreads[task])
 
 
 class Imitation(Trainer):

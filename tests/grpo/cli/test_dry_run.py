@@ -27,11 +27,11 @@ def shown(tmp_path, *arguments):
 
 def test_a_run_on_a_gpu_is_shown_with_its_memory_and_vllms_arguments(tmp_path, nvidia_smi):
     nvidia_smi(24564)
-    status, lines = shown(tmp_path, "--recipe", "email-gpu", "--set", "rollout.update_rollouts=4")
+    status, lines = shown(tmp_path, "--recipe", "email-gpu")
     assert status == 0, lines
     said = dict(line.split(": ", 1) for line in lines)
     assert said["model"] == f"{SMALL}, not here yet; it is fetched or converted at the start"
-    groups = "8 groups x 8 episodes, 4 of a group learned from"
+    groups = "8 groups x 8 episodes"
     assert said["steps"] == f"60, each of {groups}, at most 4,096 tokens an episode and 256 a turn"
     assert said["tokens"] == "at most 262,144 a step, 16,384 a forward pass"
     layers = "on q, k, v, o, gate, up and down of all 24 blocks (8.8 million weights)"
@@ -185,7 +185,7 @@ def test_a_run_on_the_cpu_is_shown_too(tmp_path):
     assert status == 0
     assert any(line.startswith("learner and vLLM on the CPU: ") for line in lines)
     assert any(line.startswith("vLLM's arguments: --model some/model") and "--dtype float32" in line for line in lines)
-    assert "warm start: 150 steps of a demonstration of 'verbatim'" in lines
+    assert "warm start: 50 steps of a demonstration of 'verbatim'" in lines
     assert "evaluation before and after: 64 scenarios of the split 'test', up to 192 greedily" in lines
 
 

@@ -1,12 +1,8 @@
 import math
-from fractions import Fraction
-from itertools import combinations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from grpo.learner.advantages import group_advantages, has_spread, max_variance_subset, turn_advantages
+from grpo.learner.advantages import group_advantages, has_spread, turn_advantages
 
 
 def test_advantages_are_rewards_minus_the_group_mean():
@@ -64,39 +60,3 @@ def test_a_place_that_is_come_back_to_has_one_value():
     assert turn_advantages([third, 0.3, 0.3], answered)[0] == {0: 0.0, 1: 0.0, 2: 0.0}, "equal rewards teach nothing"
     assert turn_advantages([1.0, 0.0], [{}, {}]) == [{}, {}]
     assert turn_advantages([1.0, 0.0], [{0: "x"}, {0: "y"}]) == [{0: 0.5}, {0: -0.5}], "of the group, where nobody was"
-
-
-def test_pods_takes_the_highest_and_the_lowest_rewards_by_hand():
-    # of two the extremes; of three {9, 4, 0}: 122/9, {9, 0, 0}: 18, {9, 8, 0}: 146/9, so two lowest and one highest
-    rewards = [4.0, 9.0, 0.0, 8.0, 0.0]
-    assert max_variance_subset(rewards, 2) == [1, 4], "of the equal lowest the last"
-    assert max_variance_subset(rewards, 3) == [1, 2, 4]
-    assert max_variance_subset(rewards, 4) == [1, 2, 3, 4]
-    assert max_variance_subset(rewards, 5) == max_variance_subset(rewards, 9) == [0, 1, 2, 3, 4]
-    assert group_advantages([rewards[number] for number in [1, 2, 4]]) == [6.0, -3.0, -3.0], "around their own mean"
-
-
-def test_pods_takes_as_many_right_as_wrong_where_rewards_are_0_and_1():
-    assert max_variance_subset([1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0], 4) == [0, 2, 5, 7]
-    assert max_variance_subset([0.0, 1.0, 1.0, 1.0], 2) == [0, 3], "the two lowest"
-    # one right and two wrong have the variance of two right and one wrong: the fewest highest are taken
-    assert max_variance_subset([1.0, 1.0, 0.0, 0.0], 3) == [1, 2, 3]
-    assert max_variance_subset([0.1, 0.1, 0.1], 2) == [1, 2]
-
-
-rewards = st.lists(st.sampled_from([-1.0, 0.0, 0.1, 0.2, 0.3, 1.0, 1.0]) | st.floats(-3, 3), min_size=1, max_size=8)
-
-
-@given(rewards=rewards, count=st.integers(1, 8))
-def test_no_subset_has_a_larger_variance_than_the_one_of_pods(rewards, count):
-    def variance(numbers):
-        values = [Fraction(rewards[number]) for number in numbers]
-        mean = sum(values) / len(values)
-        return sum((value - mean) ** 2 for value in values) / len(values)
-
-    found = max_variance_subset(rewards, count)
-    assert found == sorted(set(found))
-    assert len(found) == min(count, len(rewards))
-    assert variance(found) == max(map(variance, combinations(range(len(rewards)), len(found))))
-    if count > 1:
-        assert has_spread([rewards[number] for number in found]) == has_spread(rewards)

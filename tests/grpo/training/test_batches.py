@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from grpo.errors import ConfigError, EnvError, JudgeFailure, ServerError
+from grpo.errors import EnvError, JudgeFailure, ServerError
 from grpo.settings import JudgeSettings
 from grpo.training.rewards import EnvReward, RulerReward
 from grpo.training.unfinished_step import UnfinishedStep
-from grpo.types import Group
 from judges import Session
 from judges.common.files import read_jsonl
 from tests.support.batches import Guesser, batch, batches, judged, right_at_first
@@ -47,33 +46,6 @@ def test_with_turn_credit_later_guesses_are_compared_with_those_that_also_went_o
     rows = [row for row in made.segments if row.task == group.task.key]
     wrong = [(-0.25, 0.5), (0.0, 0.5)]  # the first guess, and the two after it
     assert [(row.advantage, row.rollout_share) for row in rows] == [(0.75, 1.0), *wrong * 3]
-
-
-class ByOrder(EnvReward):
-    """Rewards of 4, 9, 0, 8 for the members of a group."""
-
-    async def reward(self, group):
-        rewards = (4.0, 9.0, 0.0, 8.0)
-        return Group(group.task, [replace(t, reward=rewards[t.sample_index]) for t in group.episodes])
-
-
-def test_pods_learns_from_the_rollouts_of_a_group_whose_rewards_differ_most():
-    settings = {"rollout.group_size": 4, "rollout.groups_per_step": 1}
-    made = batch(batches(ByOrder(), **settings, **{"rollout.update_rollouts": 2}), right_at_first)
-    (group,) = made.groups
-    assert [t.sample_index for t in group.episodes] == [1, 2]
-    assert (group.rewards, group.advantages) == ([9.0, 0.0], [4.5, -4.5])
-    assert [row.advantage for row in made.segments] == [4.5, -4.5], "the others are not even counted"
-    metrics = made.metrics()
-    assert (metrics["episodes/used"], metrics["reward/used_std"]) == (2.0, 4.5)
-    assert metrics["reward/mean"] == 5.25, "of all"
-    assert len(made.sampled) == 4
-
-    everything = batch(batches(ByOrder(), **settings), right_at_first)
-    assert [row.advantage for row in everything.segments] == [-1.25, 3.75, -5.25, 2.75]
-    assert everything.metrics()["episodes/used"] == 4.0
-    with pytest.raises(ConfigError, match=r"update_rollouts = 5 of a group .*group_size = 4; raise it"):
-        batches(ByOrder(), **settings, **{"rollout.update_rollouts": 5})
 
 
 def test_a_group_is_judged_while_others_still_roll_out():

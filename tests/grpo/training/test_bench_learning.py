@@ -4,7 +4,6 @@ import json
 import re
 import runpy
 from functools import partial
-from statistics import pstdev
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +19,7 @@ from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
-PLAYED = ["imitation", "grpo", "cold", "curriculum", "dagger"]
+PLAYED = ["imitation", "grpo", "cold", "dagger"]
 RECIPE = """
 threads = 1
 dtype = "float32"
@@ -106,12 +105,6 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
     assert not (folder / "imitation-seed-0" / "trajectories").exists()
     assert [r["dagger/rows"] for r in read_jsonl(folder / "dagger-seed-0" / "metrics.jsonl")] == [4.0, 8.0]
 
-    first, second = (tasks_of(folder / "curriculum-seed-0", step) for step in (1, 2))
-    assert len(first) == len(second) == 2
-    again = [task for task in first if task in second]
-    assert len(again) == 1, "half of two groups"
-    assert first[again[0]] == max(first.values()) > 0, "whose rewards lay farthest apart"
-
     text = (folder / "table.md").read_text()
     assert text in capsys.readouterr().out
     rows = {line.split("|")[1].strip(): line for line in text.splitlines()[2:]}
@@ -180,7 +173,7 @@ def test_the_arms_differ_in_what_their_names_say(bench, tmp_path):
     plan = bench.Plan(LETTER_ENV, str(tmp_path / "recipe.toml"), {"lora.rank": 8}, 30.0, None, 2, "tutor")
     configs = {arm: plan.arm(arm, 7, tmp_path) for arm in bench.ARMS}
     losses = {arm: (c.loss.negative_weight, c.loss.invalid_call_weight) for arm, c in configs.items()}
-    others = {"recipe", "cold", "curriculum", "imitation", "filtered", "expert", "dagger"}
+    others = {"recipe", "cold", "imitation", "filtered", "expert", "dagger"}
     assert {losses[arm] for arm in others} == {(0.0, 0.5)}
     assert losses["grpo"] == losses["trl"] == (1.0, None)
     assert losses["positives"] == (0.0, None)
@@ -196,14 +189,6 @@ def test_the_arms_differ_in_what_their_names_say(bench, tmp_path):
     common = {(c.warm_start.steps, c.seed, c.minutes, c.eval.every, c.lora.rank) for c in configs.values()}
     assert common == {(0, 7, 30.0, 2, 8)}
     assert {arm for arm, c in configs.items() if c.init_adapter != str(tmp_path)} == {"cold"}
-
-
-def tasks_of(run, step):
-    """The standard deviation of the rewards of each task that a step played."""
-    rewards = {}
-    for episode in read_jsonl(run / f"trajectories/step-{step:04d}.jsonl"):
-        rewards.setdefault((episode["scenario_id"], episode["env_seed"]), []).append(episode["reward"])
-    return {task: pstdev(values) for task, values in rewards.items()}
 
 
 def tokens(run, records):

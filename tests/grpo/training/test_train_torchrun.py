@@ -35,7 +35,6 @@ def arguments(model, url, run_dir, steps, *more):
         "server.urls": [url],
         "rollout.max_turn_tokens": 8,
         "rollout.max_tokens": 400,
-        "rollout.update_rollouts": 2,
         "optimizer.updates_per_step": 2,
         "loss.max_gap": 5.0,
         "warm_start.batch": 2,
