@@ -21,6 +21,7 @@ from grpo.display.streams import said_if_slow
 from grpo.episodes.play import Play
 from grpo.errors import EvaluationError
 from grpo.types import ModelCall
+from grpo.watch import Part, Waiting
 from judges.common.loopback import is_loopback
 from judges.common.secrets import blank_secrets, without_users
 from judges.errors import JudgeCallError
@@ -169,9 +170,10 @@ class HttpUpstream(Upstream):
         content = json.dumps(body | {"model": self.model}, ensure_ascii=False).encode(errors="replace")
         address, kind = f"{self.url}/{path}", {"Content-Type": "application/json"}
         try:
-            response = await self._client.send(
-                self._client.build_request("POST", address, content=content, headers=kind), stream=True
-            )
+            with Waiting(Part.MODEL, f"a request to {self.where}"):
+                response = await self._client.send(
+                    self._client.build_request("POST", address, content=content, headers=kind), stream=True
+                )
             is_stream = "text/event-stream" in response.headers.get("content-type", "")
             if response.status_code == 200 and is_stream and body.get("stream"):
                 return Reply(events=_sse(response, self.where))
@@ -206,7 +208,8 @@ class LitellmUpstream(Upstream):
         """Have litellm ask."""
         try:
             call = self.litellm.acompletion if path == CHAT else self.litellm.aresponses
-            answer: Any = await in_one_loop(call(**(body | {"model": self.model})))
+            with Waiting(Part.MODEL, f"a request to {self.model}"):
+                answer: Any = await in_one_loop(call(**(body | {"model": self.model})))
         except Exception as error:  # litellm maps every provider's faults to exceptions with a status
             status = getattr(error, "status_code", None)
             if not isinstance(status, int):

@@ -12,9 +12,9 @@ from grpo.config import EvalConfig, checked
 
 @click.command(
     epilog="Example: grpo-eval --env EmailSearch-v0 --agent bm25 --split test --limit 100 -k 4\n\n"
-    "Exit status: 0 done; 1 an error that was explained, five equal crashes at the start or crashes alone, or a score "
-    "below --fail-under; 2 wrong usage; 3 some episodes ended in infrastructure failures (--resume plays them again); "
-    "130 stopped by the user."
+    "Exit status: 0 done; 1 an error that was explained (five equal crashes at the start are one), or a score below "
+    "--fail-under; 2 wrong usage; 3 some episodes ended in infrastructure failures (--resume plays them again); 130 "
+    "stopped by the user."
 )
 @setting_options(
     EvalConfig,

@@ -107,6 +107,7 @@ def run_training(
     from grpo.runs.evaluations import AFTER, BEFORE, beside_baselines, is_finished, summaries
     from grpo.runs.trained_policy import init_adapter
     from grpo.training.engines import backend_of
+    from grpo.watch import Watchdog
 
     share_cores()
     require(*LEARNER)
@@ -115,7 +116,12 @@ def run_training(
     check_user_code(config, display.note)
     check_tracker(config.track)
     init_adapter(config)
-    with RunDirectory.open(directory, config, resume=resume) as run, ExitStack() as at_the_end, display:
+    with (
+        RunDirectory.open(directory, config, resume=resume) as run,
+        ExitStack() as at_the_end,
+        display,
+        Watchdog(display.note, run.root),
+    ):
         config = run.config
         found = newest_checkpoint(run.checkpoints)
         steps_done = found[1].step if found else None

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from grpo.envs.message_env import MessageEnv
-from grpo.envs.own_thread import OwnThread
+from grpo.envs.own_thread import OwnThread, StuckError
 from grpo.envs.step_cost import Place
 from grpo.envs.worker_env import WorkerEnv
 from grpo.envs.workers import EnvWorkers
@@ -49,14 +49,21 @@ class Seat:
         self._make = make
         self._env: MessageEnv | WorkerEnv | None = None
         self._is_busy = False
+        self._thread_number = self._number_of_thread
+
+    @property
+    def _number_of_thread(self) -> int:
+        return 0 if self.thread is None else self.thread.number
 
     @property
     def env(self) -> MessageEnv | WorkerEnv:
         """The env, for what `run` calls.
 
         Raises:
-            EnvError: It cannot be made.
+            EnvError: It cannot be made, or its thread was left behind.
         """
+        if self._thread_number != self._number_of_thread:
+            raise EnvError("the thread of the envs was left behind, because one of them did not come back from a call")
         if self._env is None:
             self._env = self._make()
         return self._env
@@ -66,14 +73,26 @@ class Seat:
         if self.thread is None:
             return act(*args, **kwargs)
         self._is_busy = True  # and stays so where this raises or is cancelled
-        result = await self.thread.run(lambda: act(*args, **kwargs))
+        try:
+            result = await self.thread.run(lambda: act(*args, **kwargs))
+        except StuckError:
+            self._leave_behind(self.thread)
+            raise
         self._is_busy = False
         return result
+
+    def _leave_behind(self, thread: OwnThread) -> None:
+        """Let the env go that does not come back, with its worker process or what shares its thread."""
+        if isinstance(self._env, WorkerEnv):
+            self._env.end_worker()
+        elif self.place is Place.LOOP and self._thread_number == thread.number:
+            thread.replace()
 
     @property
     def is_usable(self) -> bool:
         """Whether another episode may have it: its env was made and is whole, and no call goes on unawaited."""
-        return self._env is not None and not self._env.broken and not self._is_busy
+        is_left = self._thread_number != self._number_of_thread
+        return self._env is not None and not self._env.broken and not self._is_busy and not is_left
 
     def close(self) -> Future[None]:
         """Have the env closed after the calls that are under way; a thread of its own ends then."""
@@ -88,7 +107,7 @@ class Seat:
         return closed
 
     def _close_env(self) -> None:
-        if self._env is not None:
+        if self._env is not None and self._thread_number == self._number_of_thread:
             with suppress(EnvError):  # its episodes are over, and what they came to must not be lost with it
                 self._env.close()
 

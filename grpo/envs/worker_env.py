@@ -149,6 +149,10 @@ class WorkerEnv:
         """As of `MessageEnv`."""
         return self._ask("is_plain").value
 
+    def end_worker(self) -> None:
+        """End its worker, with the envs that live there."""
+        self._worker.end()
+
     def close(self) -> None:
         """As of `MessageEnv`; nothing where the worker has ended."""
         self._worker.envs.discard(self._number)

@@ -27,6 +27,7 @@ from grpo.errors import ConfigError, JudgeFailure
 from grpo.seeds import derive_seed
 from grpo.settings import AnswerJudgeSettings
 from grpo.types import AnswerKey, Episode, Outcome
+from grpo.watch import Part, Waiting
 from judges.answers.answer import AnswerVerdict, DecidedBy, answer
 from judges.answers.matching import Verdict, decide
 from judges.common.files import Record
@@ -143,8 +144,10 @@ class Marker:
         assert model is not None, "there is a judge"
         assert given is not None, "an episode without an answer is not marked"
         try:
-            session = self._session
-            return await answer(key.question, key.references, given, model, by_rule=by_rule, session=session, **call)
+            with Waiting(Part.JUDGE, f"{model}, asked about an answer"):
+                return await answer(
+                    key.question, key.references, given, model, by_rule=by_rule, session=self._session, **call
+                )
         except JudgeError as error:
             self.is_spent = self.is_spent or isinstance(error, SpendLimitReached)
             raise

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 from grpo.chat.turns import ANSWER_TOOL, final_answer
 from grpo.envs.message_env import Observation
 from grpo.envs.pool import Seat
+from grpo.envs.step_cost import Place
 from grpo.errors import EnvError
 from grpo.types import AgentTask, Answer, Episode, Message
+from grpo.watch import Part, Waiting
 from judges.common.tool_calls import without_thought
 
 Argument = TypeVar("Argument")
@@ -27,6 +29,9 @@ MAX_TURNS = 1000
 
 YIELD_SECONDS = 0.01
 """How long agents that wait for nothing may keep the event loop."""
+
+CANNOT_BE_LEFT = "all episodes wait for it; with env_workers = threads, or a number of processes, the others go on"
+"""For envs that are called in the thread that plays."""
 
 OVER = "The episode has ended; this call was not run."
 
@@ -207,8 +212,11 @@ class Play:
                 pass  # it is the episode's fault
 
     def _guarded(self, act: Callable[[Argument], Result], argument: Argument) -> Result:
+        where = self.seat.place
+        doing = f"{self.episode.env}, {act.__name__} of {self.episode.task.key}"
         try:
-            return act(argument)
+            with Waiting(Part.ENV, doing, CANNOT_BE_LEFT if where is Place.LOOP else ""):
+                return act(argument)
         except EnvError as error:
             self.fault = str(error)
             raise

@@ -18,7 +18,6 @@ from typing import Self
 
 from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
-from grpo.envs.step_cost import Place
 from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.marking import Marker
 from grpo.episodes.play import MAX_TURNS, Play
@@ -210,8 +209,6 @@ class Player:
         try:
             await play.seat.run(lambda: play.end(wants_key=self.marker is not None))
         except EnvError as error:
-            if play.seat.place is Place.LOOP:  # no other env can be called either
-                raise
             play.end(wants_key=False)
             play.fault = str(error)
 
@@ -228,7 +225,8 @@ def ending_of(play: Play, failure: BaseException | None) -> tuple[Ending, str]:
     """Why an episode ended, and what was said of it.
 
     What the env ended stands, whatever the agent did afterwards. A failure of the env or of the model's server comes
-    before the agent's exception or its lack of time, because it has probably caused them.
+    before the agent's exception or its lack of time, because it has probably caused them. So does a model that let a
+    call wait for half of the episode's time.
     """
     said = "" if failure is None else describe(failure)
     if isinstance(failure, _OutOfTime):
@@ -251,8 +249,13 @@ def ending_of(play: Play, failure: BaseException | None) -> tuple[Ending, str]:
     if last_call and last_call.is_server_fault:
         return Ending.INFRASTRUCTURE, last_call.error
     if isinstance(failure, _OutOfTime):
-        waiting = "; a model call had not been answered" if last_call and last_call.is_pending else ""
-        return Ending.TIMEOUT, f"no answer within {failure.timeout_seconds:g} s{waiting}"
+        no_answer = f"no answer within {failure.timeout_seconds:g} s"
+        if last_call is None or not last_call.is_pending:
+            return Ending.TIMEOUT, no_answer
+        waited = time.perf_counter() - play.began - last_call.began
+        hung = waited >= failure.timeout_seconds / 2 and last_call.first_token_seconds is None
+        ending = Ending.INFRASTRUCTURE if hung else Ending.TIMEOUT
+        return ending, f"{no_answer}; a model call had not been answered for {waited:.0f} s"
     if isinstance(failure, GrpoError):
         return Ending.INFRASTRUCTURE, said
     if failure is not None:

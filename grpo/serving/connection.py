@@ -18,6 +18,7 @@ import httpx
 
 from grpo.errors import ServerError
 from grpo.serving.fleet import Fleet, GroupServer, Member
+from grpo.serving.pulse import Pulse, ServerHangsError
 
 MAX_ATTEMPTS = 3
 TIMEOUT = httpx.Timeout(600.0, connect=30.0)
@@ -38,6 +39,7 @@ class Connection:
         self._idle: dict[Member, list[httpx.AsyncClient]] = {}
         self._slots: dict[Member, asyncio.Semaphore] = {}
         self._checking: dict[Member, asyncio.Lock] = {}
+        self._pulses: dict[Member, Pulse] = {}
         self._groups: dict[Hashable, GroupServer] = {}
 
     async def __aenter__(self) -> Self:
@@ -80,9 +82,11 @@ class Connection:
                 return await self._answer(member, path, request)
             except ServerError as error:
                 failures += 1
-                lost_adapter = failures == 1 and isinstance(error, _UnknownModelError)
+                is_sure = isinstance(error, ServerHangsError) or (
+                    failures == 1 and isinstance(error, _UnknownModelError)
+                )
                 too_often = failures > len(self._fleet.members) + 1  # a request that ends every server it meets
-                if too_often or not await self._is_out(member, returns, error, sure=lost_adapter):
+                if too_often or not await self._is_out(member, returns, error, sure=is_sure):
                     raise
 
     async def _member(self, server: GroupServer) -> Member:
@@ -135,7 +139,8 @@ class Connection:
         async with self._slots.setdefault(member, asyncio.Semaphore(self._max_connections)):
             client = idle.pop() if idle else self._new_client(member)
             try:
-                return await client.post(path, json=request)
+                async with self._pulses.setdefault(member, Pulse(member.server)).request():
+                    return await client.post(path, json=request)
             finally:
                 idle.append(client)
 

@@ -12,6 +12,9 @@ import httpx
 from grpo.errors import ServerDiedError, ServerError, ServerStartError
 from judges.common.loopback import is_loopback
 
+WELL_SECONDS = 20.0
+"""For a token, by a server that may have other requests."""
+
 Say = Callable[[str], None]
 """Called with a line for people."""
 
@@ -74,9 +77,13 @@ class PolicyServer(Startable, Protocol):
     patience_seconds: float
 
     def is_well(self) -> bool:
-        """Whether it answers its health check; asked after a failed request."""
-        with httpx.Client(base_url=self.url, timeout=10.0, trust_env=self.trust_env) as client:
-            return is_healthy(client)
+        """Whether it samples a token, which no health check says; asked after a failed request."""
+        request: dict[str, Any] = {"model": self.model, "prompt": [0], "max_tokens": 1, "temperature": 0.0, "seed": 0}
+        try:
+            post(self, "/v1/completions", WELL_SECONDS, json=request)
+        except ServerError:
+            return False
+        return True
 
     def recover(self) -> bool:
         """Restart a server that is not well. Returns whether it was restarted; False if it is well as it is."""

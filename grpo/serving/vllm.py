@@ -191,7 +191,7 @@ class VllmServer(PolicyServer):
         return self._process is not None and self._process.poll() is None
 
     def is_well(self) -> bool:
-        """Whether vLLM's process runs and answers its health check."""
+        """Whether vLLM's process runs and samples."""
         return self.is_alive() and super().is_well()
 
     def recover(self) -> bool:

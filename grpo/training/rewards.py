@@ -18,6 +18,7 @@ from grpo.errors import RewardError
 from grpo.machine.user_code import load_function
 from grpo.settings import JudgeSettings
 from grpo.types import Episode, Group
+from grpo.watch import Part, Waiting
 from judges import JudgeError, Session, ruler
 
 HYBRID_WEIGHT = 0.25
@@ -70,17 +71,18 @@ class RulerReward(GroupReward):
         """The group with the judge's scores; the env's own rewards stay in ``metrics["independent_reward"]``."""
         members = group.episodes
         try:
-            scores = await ruler(
-                [episode.messages for episode in members],
-                self.settings.model,
-                rubric=self.rubric,
-                tools=members[0].tools or None,
-                permutations=self.settings.permutations,
-                max_prompt_tokens=self.settings.max_prompt_tokens,
-                session=self.session,
-                seed=self.seed,
-                **self.settings.call,
-            )
+            with Waiting(Part.JUDGE, f"{self.settings.model}, asked about a group of {group.task.key}"):
+                scores = await ruler(
+                    [episode.messages for episode in members],
+                    self.settings.model,
+                    rubric=self.rubric,
+                    tools=members[0].tools or None,
+                    permutations=self.settings.permutations,
+                    max_prompt_tokens=self.settings.max_prompt_tokens,
+                    session=self.session,
+                    seed=self.seed,
+                    **self.settings.call,
+                )
         except JudgeError as error:
             self.last_error = error
             return None
@@ -128,9 +130,10 @@ class FunctionReward(GroupReward):
             RewardError: The function raised, or did not return one finite number per episode.
         """
         try:
-            returned = self.function(group)
-            if inspect.isawaitable(returned):
-                returned = await returned
+            with Waiting(Part.REWARD, f"{self.name}, given a group of {group.task.key}"):
+                returned = self.function(group)
+                if inspect.isawaitable(returned):
+                    returned = await returned
         except Exception as error:  # whatever the user's function does
             raise RewardError(f"{self.name} raised {type(error).__name__}: {error}") from error
         try:

@@ -131,8 +131,6 @@ def test_a_failure_of_several_episodes_is_told_with_the_first_and_a_result_has_t
     place = f"agents.py:{unwritable.__code__.co_firstlineno + 1}"
     said = f"3 x agent_crash: Unwritable ({place}) [first {found[0]['scenario_id']}#0]"
     assert said in shown.output
-    assert shown.exit_code == 1
-    assert "the agent crashed in every episode" in shown.output
 
 
 def test_five_equal_crashes_at_the_beginning_end_the_evaluation(tmp_path):

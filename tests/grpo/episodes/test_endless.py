@@ -89,13 +89,14 @@ def test_an_evaluation_in_the_background_plays_on_at_ctrl_c(tmp_path):
     assert [row["ending"] for row in rows(tmp_path / "run")] == ["timeout"]
 
 
-def test_an_env_that_does_not_come_back_from_a_call_is_named(tmp_path, monkeypatch):
+def test_an_env_that_does_not_come_back_from_a_call_fails_its_episode_and_the_next_one_begins(tmp_path, monkeypatch):
     monkeypatch.setattr(own_thread, "STUCK_SECONDS", 0.5)
     monkeypatch.setattr(pool, "CLOSING_SECONDS", 0.1)
     arguments = ("--limit", "2", "--timeout", "1.5", "--out", str(tmp_path))
     shown = run("--agent", "tests.support.agents:walking", *arguments, env=ENDLESS_ENV, how="hangs")
-    assert shown.exit_code == 1
-    assert "Error: an env has been in one call for 0.5 s and does not come back" in shown.output
+    assert shown.exit_code == 3
+    said = "an env has been in one call for 0.5 s and does not come back"
+    assert [(row["ending"], row["error"]) for row in rows(tmp_path)] == [("infrastructure", said)] * 2
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ def stubs(count, sample=guess):
 
 def fleet_of(servers, told=None, patience_seconds=0.0):
     urls = [ExternalServer(server.url, patience_seconds=patience_seconds) for server in servers]
+    for url in urls:
+        url.model = "base"
     return Fleet(urls, check_seconds=0.05, on_change=[] if told is None else [told.append])
 
 

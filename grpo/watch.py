@@ -1,0 +1,152 @@
+"""What a run waits for, and who says so where nothing moves any more.
+
+Whatever may never come back is waited for inside `Waiting`: a request to a server, a call of an env, a verdict of a
+judge, a reward function. `Watchdog`, a thread of the command, looks at all that wait. One that has not moved for
+`PATIENCE_SECONDS` is named, with what it does and what helps; when it is over, that is said, too. What all wait for
+stands in a file meanwhile.
+
+It only looks. How long something may take at most, and what is done then, is decided where it is waited for.
+"""
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from judges.common.files import Closeable, write_json
+
+PATIENCE_SECONDS = 45.0
+"""How long nothing may move before it is said."""
+LOOK_SECONDS = 1.0
+WRITE_SECONDS = 5.0
+FILE_NAME = "watch.json"
+
+
+class Part(StrEnum):
+    """Who is waited for."""
+
+    SERVER = "server"
+    """That samples the policy."""
+    ENV = "env"
+    """Its making, its resets and its steps."""
+    MODEL = "model"
+    """Behind an agent that is evaluated."""
+    JUDGE = "judge"
+    """Of groups or of answers."""
+    REWARD = "reward function"
+    """Of the user's."""
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A wait, from the beginning of its ``with`` block to its end.
+
+    Attributes:
+        part: For whom.
+        doing: What it does, for people.
+        remedy: What helps where it does not come back.
+        moved: When it began, or last showed that it goes on, by the clock of ``time.monotonic``.
+        named: Whether it was named.
+    """
+
+    part: Part
+    doing: str
+    remedy: str = ""
+    began: float = field(default=0.0, init=False)
+    moved: float = field(default=0.0, init=False)
+    named: bool = field(default=False, init=False)
+
+    def moves(self) -> None:
+        """Note that it goes on."""
+        self.moved = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self.began = self.moved = time.monotonic()
+        _WAITING.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _WAITING.discard(self)
+
+
+_WAITING: set[Waiting] = set()
+"""Of this process; whoever waits adds itself, from any thread."""
+
+
+class Watchdog(Closeable):
+    """Looks at all that wait, between ``with`` and its end.
+
+    Args:
+        say: Is called with a line for people, in a thread of its own.
+        folder: Gets `FILE_NAME`, which is removed at the end; None for no file.
+        patience_seconds: See `PATIENCE_SECONDS`.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], folder: Path | None = None, *, patience_seconds: float = PATIENCE_SECONDS
+    ):
+        self._say = say
+        self._path = None if folder is None else folder / FILE_NAME
+        self._patience = patience_seconds
+        self._named: dict[Part, Waiting] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="grpo-watchdog", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """End it."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _watch(self) -> None:
+        written = -WRITE_SECONDS
+        while not self._ended.wait(min(LOOK_SECONDS, self._patience / 4)):
+            now = time.monotonic()
+            waiting = list(_WAITING)
+            self._look(waiting, now)
+            if self._path is not None and now >= written + WRITE_SECONDS:
+                written = now
+                with suppress(OSError):  # a full disk is told by whoever has something to keep
+                    write_json(self._path, state(waiting, now))
+
+    def _look(self, waiting: list[Waiting], now: float) -> None:
+        for part, named in list(self._named.items()):
+            if named not in waiting or named.moved > now - self._patience:
+                del self._named[part]
+                self._say(f"{part}: {named.doing} goes on after {now - named.began:.0f} s")
+        for one in waiting:
+            one.named = one.named and now - one.moved >= self._patience
+        still = [one for one in waiting if now - one.moved >= self._patience and not one.named]
+        for part, count in Counter(one.part for one in still).items():
+            ours = sorted((one for one in still if one.part is part), key=lambda one: one.moved)
+            for one in ours:
+                one.named = True
+            if part in self._named:
+                continue
+            first = self._named[part] = ours[0]
+            others = f", and {count - 1} more" if count > 1 else ""
+            remedy = f"; {first.remedy}" if first.remedy else ""
+            self._say(f"{part}: {first.doing} has not moved for {now - first.moved:.0f} s{others}{remedy}")
+
+
+def state(waiting: list[Waiting], now: float) -> dict[str, Any]:
+    """What is waited for, as the file has it: by part how many, and the oldest with its seconds since it moved."""
+    parts: dict[str, Any] = {}
+    for one in sorted(waiting, key=lambda one: one.moved):
+        entry = parts.setdefault(
+            str(one.part), {"doing": one.doing, "seconds": round(now - one.moved, 1), "named": one.named, "waiting": 0}
+        )
+        entry["waiting"] += 1
+    return {"time": time.time(), "pid": os.getpid(), "parts": parts}

@@ -1,0 +1,52 @@
+"""Who waits for something that does not move is named once, with what helps, and again when it goes on."""
+
+import json
+import time
+
+from grpo.watch import FILE_NAME, Part, Waiting, Watchdog
+from tests.support.wait import wait_until
+
+
+def test_what_does_not_come_back_is_named_with_its_time_and_its_remedy_and_said_to_go_on():
+    told = []
+    with Watchdog(told.append, patience_seconds=0.2):
+        with Waiting(Part.ENV, "Chess-v0, step of seed-3", "give it a worker"), Waiting(Part.ENV, "another"):
+            wait_until(lambda: told)
+            time.sleep(0.3)
+        wait_until(lambda: len(told) == 2)
+    assert told[0] == "env: Chess-v0, step of seed-3 has not moved for 0 s, and 1 more; give it a worker"
+    assert told[1] == "env: Chess-v0, step of seed-3 goes on after 1 s"
+
+
+def test_what_moves_or_is_quick_is_not_named():
+    told = []
+    with Watchdog(told.append, patience_seconds=0.5), Waiting(Part.SERVER, "requests") as waiting:
+        for _ in range(10):
+            time.sleep(0.1)
+            waiting.moves()
+            with Waiting(Part.JUDGE, "a verdict"):
+                pass
+    assert not told
+
+
+def test_what_moved_again_is_named_again_when_it_stands_still_again():
+    told = []
+    with Watchdog(told.append, patience_seconds=0.2), Waiting(Part.JUDGE, "a verdict") as waiting:
+        wait_until(lambda: len(told) == 1)
+        waiting.moves()
+        wait_until(lambda: len(told) == 3)
+    assert [line.split(" has ")[0].split(" after ")[0] for line in told] == [
+        "judge: a verdict",
+        "judge: a verdict goes on",
+        "judge: a verdict",
+    ]
+
+
+def test_the_file_says_who_is_waited_for_as_long_as_the_watchdog_runs(tmp_path):
+    path = tmp_path / FILE_NAME
+    with Watchdog(lambda line: None, tmp_path, patience_seconds=0.2), Waiting(Part.REWARD, "mine:reward"):
+        wait_until(path.exists)
+        found = json.loads(path.read_text())["parts"]
+    assert list(found) == ["reward function"]
+    assert found["reward function"] == found["reward function"] | {"doing": "mine:reward", "waiting": 1}
+    assert not path.exists()
