@@ -71,12 +71,21 @@ class Waiting:
         _WAITING.add(self)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         _WAITING.discard(self)
+        if kind is None:
+            _CAME_BACK[self.part] = time.monotonic()
 
 
 _WAITING: set[Waiting] = set()
 """Of this process; whoever waits adds itself, from any thread."""
+
+_CAME_BACK: dict[Part, float] = {}
+
+
+def came_back(part: Part) -> float:
+    """When a wait for a part last ended well, by the clock of ``time.monotonic``; 0 where none did."""
+    return _CAME_BACK.get(part, 0.0)
 
 
 class Watchdog(Closeable):

@@ -105,6 +105,10 @@ class Upstream:
         Raises:
             UpstreamFailed: No answer came, or another than a reply.
         """
+        with Waiting(Part.MODEL, f"a request to {self.where}"):
+            return await self._ask(path, body)
+
+    async def _ask(self, path: str, body: dict[str, Any]) -> Reply:
         raise NotImplementedError
 
     async def said(self, asked: Asked, play: Play, call: ModelCall) -> Said:
@@ -158,8 +162,7 @@ class HttpUpstream(Upstream):
         """The address, without user and password."""
         return without_users(self.url)
 
-    async def ask(self, path: str, body: dict[str, Any]) -> Reply:
-        """Post the request and hand back what comes."""
+    async def _ask(self, path: str, body: dict[str, Any]) -> Reply:
         if self._client is None:
             headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
@@ -170,10 +173,9 @@ class HttpUpstream(Upstream):
         content = json.dumps(body | {"model": self.model}, ensure_ascii=False).encode(errors="replace")
         address, kind = f"{self.url}/{path}", {"Content-Type": "application/json"}
         try:
-            with Waiting(Part.MODEL, f"a request to {self.where}"):
-                response = await self._client.send(
-                    self._client.build_request("POST", address, content=content, headers=kind), stream=True
-                )
+            response = await self._client.send(
+                self._client.build_request("POST", address, content=content, headers=kind), stream=True
+            )
             is_stream = "text/event-stream" in response.headers.get("content-type", "")
             if response.status_code == 200 and is_stream and body.get("stream"):
                 return Reply(events=_sse(response, self.where))
@@ -204,12 +206,10 @@ class LitellmUpstream(Upstream):
 
     litellm: Any = field(repr=False)
 
-    async def ask(self, path: str, body: dict[str, Any]) -> Reply:
-        """Have litellm ask."""
+    async def _ask(self, path: str, body: dict[str, Any]) -> Reply:
         try:
             call = self.litellm.acompletion if path == CHAT else self.litellm.aresponses
-            with Waiting(Part.MODEL, f"a request to {self.model}"):
-                answer: Any = await in_one_loop(call(**(body | {"model": self.model})))
+            answer: Any = await in_one_loop(call(**(body | {"model": self.model})))
         except Exception as error:  # litellm maps every provider's faults to exceptions with a status
             status = getattr(error, "status_code", None)
             if not isinstance(status, int):

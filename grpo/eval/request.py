@@ -32,7 +32,7 @@ from grpo.eval.output import EvaluationProgress, print_plan, print_summary
 from grpo.machine.installed import version_of
 from grpo.machine.user_code import import_user_module
 from grpo.types import Episode
-from grpo.watch import Watchdog
+from grpo.watch import Part, Watchdog, came_back
 from judges import JudgeClient, JudgeError
 
 DEFAULT_FOLDER = Path("evals")
@@ -44,6 +44,12 @@ PATIENCE_SECONDS = 10.0
 
 FIRST_EPISODES = 5
 """An agent that crashes so often in the same way before anything else happens cannot be evaluated."""
+
+REFUSALS = (401, 403, 404)
+"""Statuses that do not pass by themselves; after `FIRST_EPISODES` of them nothing else is tried."""
+
+OUTAGE_SECONDS = 90.0
+"""How long a model may fail otherwise."""
 
 INFRASTRUCTURE_STATUS = 3
 """Exit status where some episodes ended in infrastructure failures."""
@@ -163,16 +169,10 @@ def _play(
                 marker.check_usable()
             results.add(episode)
             progress.add(episode)
-            if len(first) < FIRST_EPISODES:
-                first.append((episode.ending, episode.error))
-                if len(first) == first.count((Ending.AGENT_CRASH, episode.error)) == FIRST_EPISODES:
-                    raise EvaluationError(
-                        f"the agent crashed in each of the first {FIRST_EPISODES} episodes: {episode.error}; mend it, "
-                        "and begin another evaluation"
-                    )
+            failing.check(episode)
 
         missing = [planned for planned in episodes if planned.key not in results.episodes]
-        first: list[tuple[Ending, str]] = []
+        failing = _Failing()
 
         async def play() -> None:
             async with agent, results.kept_up():
@@ -187,6 +187,44 @@ def _play(
     if marker is not None and summary["answer_judge"]:
         summary["answer_judge"]["usage"] = str(marker.usage)
     return summary
+
+
+class _Failing:
+    """Ends an evaluation of which nothing can come: its agent crashes from the start, or its model gives nothing."""
+
+    def __init__(self) -> None:
+        self._first: list[tuple[Ending, str]] = []
+        self._refused = 0
+        self._began = time.monotonic()
+
+    def check(self, episode: Episode) -> None:
+        """After each episode.
+
+        Raises:
+            EvaluationError: Why it ends.
+        """
+        if len(self._first) < FIRST_EPISODES:
+            self._first.append((episode.ending, episode.error))
+            if self._first.count((Ending.AGENT_CRASH, episode.error)) == FIRST_EPISODES:
+                raise EvaluationError(
+                    f"the agent crashed in each of the first {FIRST_EPISODES} episodes: {episode.error}; mend it, and "
+                    "begin another evaluation"
+                )
+        call = episode.calls[-1] if episode.calls else None
+        if episode.ending is not Ending.INFRASTRUCTURE or call is None or not call.is_server_fault:
+            self._refused = 0
+            return
+        self._refused = self._refused + 1 if call.status in REFUSALS else 0
+        if self._refused == FIRST_EPISODES:
+            raise EvaluationError(
+                f"the model refused {FIRST_EPISODES} episodes in a row: {episode.error}; mend the key "
+                "(OPENAI_API_KEY) or --model, and go on with --resume"
+            )
+        if time.monotonic() - max(self._began, came_back(Part.MODEL)) > OUTAGE_SECONDS:
+            raise EvaluationError(
+                f"the model has answered nothing for {OUTAGE_SECONDS:g} s: {episode.error}; go on with --resume when "
+                "it is well"
+            )
 
 
 def _check_judge(config: EvalConfig) -> None:

@@ -127,6 +127,30 @@ def test_a_model_that_fails_is_no_fault_of_the_agent(tmp_path, refusal, ending, 
         assert f"scripted status {refusal}" in row["error"] or "422" in row["error"]
 
 
+@pytest.mark.parametrize(
+    ("status", "outage_seconds", "most", "said"),
+    [
+        (401, 90.0, 6, "Error: the model refused 5 episodes in a row: http://"),
+        (500, 0.3, 39, "Error: the model has answered nothing for 0.3 s: http://"),
+    ],
+)
+def test_an_evaluation_ends_where_its_model_refuses_or_fails_for_long_and_goes_on_later(
+    tmp_path, monkeypatch, status, outage_seconds, most, said
+):
+    monkeypatch.setattr("grpo.eval.request.OUTAGE_SECONDS", outage_seconds)
+    with ModelServer(in_order(status)) as server:
+        arguments = ("--model", f"openai:m@{server.url}", "--out", str(tmp_path), "--concurrency", "2")
+        shown = run("--agent", "tests.support.agents:one_question", *arguments, "--limit", "40", env="FrozenLake-v1")
+        assert shown.exit_code == 1
+        assert said in shown.output
+        assert f"scripted status {status}" in shown.output
+        assert 1 <= len(rows(tmp_path)) <= most
+    with ModelServer(in_order({"content": "0"})) as server:
+        arguments = ("--model", f"openai:m@{server.url}", "--out", str(tmp_path / "other"), "--concurrency", "2")
+        shown = run("--agent", "tests.support.agents:one_question", *arguments, "--limit", "6", env="FrozenLake-v1")
+    assert shown.exit_code == 0
+
+
 @pytest.mark.parametrize(("agent", "seconds"), [("", "2"), ("one_question", "60")])  # the tool loop still tries then
 def test_a_server_that_is_not_there_is_an_infrastructure_failure(tmp_path, agent, seconds):
     with ModelServer(sums) as server:
