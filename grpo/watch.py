@@ -66,13 +66,17 @@ class Waiting:
         """Note that it goes on."""
         self.moved = time.monotonic()
 
+    def leave(self) -> None:
+        """Wait no longer, though it may never come back."""
+        _WAITING.discard(self)
+
     def __enter__(self) -> Self:
         self.began = self.moved = time.monotonic()
         _WAITING.add(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        _WAITING.discard(self)
+        self.leave()
         if kind is None:
             _CAME_BACK[self.part] = time.monotonic()
 
@@ -94,15 +98,12 @@ class Watchdog(Closeable):
     Args:
         say: Is called with a line for people, in a thread of its own.
         folder: Gets `FILE_NAME`, which is removed at the end; None for no file.
-        patience_seconds: See `PATIENCE_SECONDS`.
     """
 
-    def __init__(
-        self, say: Callable[[str], None], folder: Path | None = None, *, patience_seconds: float = PATIENCE_SECONDS
-    ):
+    def __init__(self, say: Callable[[str], None], folder: Path | None = None):
         self._say = say
         self._path = None if folder is None else folder / FILE_NAME
-        self._patience = patience_seconds
+        self._patience = PATIENCE_SECONDS
         self._named: dict[Part, Waiting] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="grpo-watchdog", daemon=True)

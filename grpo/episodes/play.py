@@ -66,6 +66,7 @@ class Play:
         last_request: The messages of the last model call.
         began: When, by the clock of ``time.perf_counter``.
         newest: The env's last observation.
+        waiting: For the newest call of the env.
         fault: What broke in the env, "" where nothing did.
         is_cut: Whether it was ended by ``max_turns``, not by the env.
         has_no_room: Whether the agent's model takes no longer prompts; what the agent says then is no answer.
@@ -78,6 +79,7 @@ class Play:
         self.max_turns = max_turns
         self.last_request: list[Any] = []
         self.began = time.perf_counter()
+        self.waiting: Waiting | None = None
         self.fault = ""
         self.terminated = self.truncated = self.is_cut = self.has_no_room = False
         self._closed = False
@@ -215,7 +217,7 @@ class Play:
         where = self.seat.place
         doing = f"{self.episode.env}, {act.__name__} of {self.episode.task.key}"
         try:
-            with Waiting(Part.ENV, doing, CANNOT_BE_LEFT if where is Place.LOOP else ""):
+            with Waiting(Part.ENV, doing, CANNOT_BE_LEFT if where is Place.LOOP else "") as self.waiting:
                 return act(argument)
         except EnvError as error:
             self.fault = str(error)

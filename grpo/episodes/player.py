@@ -157,12 +157,14 @@ class Player:
         episode = Episode(self.pool.env_id, planned.task, planned.sample_index, planned.seed)
         began = time.perf_counter()
         seat = await self.pool.seat()
+        play = Play(episode, seat, self.max_turns)
         try:
-            play = Play(episode, seat, self.max_turns)
             await seat.run(self._begin, play)
             failure = None if play.fault else await self._run_agent(play)
             await self._end(play)
         finally:
+            if play.waiting is not None:
+                play.waiting.leave()
             self.pool.leave(seat)
         if isinstance(failure, ServerDiedError):
             self.lost = failure

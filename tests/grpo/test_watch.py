@@ -3,13 +3,20 @@
 import json
 import time
 
+import pytest
+
 from grpo.watch import FILE_NAME, Part, Waiting, Watchdog
 from tests.support.wait import wait_until
 
 
+@pytest.fixture(autouse=True)
+def little_patience(monkeypatch):
+    monkeypatch.setattr("grpo.watch.PATIENCE_SECONDS", 0.4)
+
+
 def test_what_does_not_come_back_is_named_with_its_time_and_its_remedy_and_said_to_go_on():
     told = []
-    with Watchdog(told.append, patience_seconds=0.2):
+    with Watchdog(told.append):
         with Waiting(Part.ENV, "Chess-v0, step of seed-3", "give it a worker"), Waiting(Part.ENV, "another"):
             wait_until(lambda: told)
             time.sleep(0.3)
@@ -20,7 +27,7 @@ def test_what_does_not_come_back_is_named_with_its_time_and_its_remedy_and_said_
 
 def test_what_moves_or_is_quick_is_not_named():
     told = []
-    with Watchdog(told.append, patience_seconds=0.5), Waiting(Part.SERVER, "requests") as waiting:
+    with Watchdog(told.append), Waiting(Part.SERVER, "requests") as waiting:
         for _ in range(10):
             time.sleep(0.1)
             waiting.moves()
@@ -31,7 +38,7 @@ def test_what_moves_or_is_quick_is_not_named():
 
 def test_what_moved_again_is_named_again_when_it_stands_still_again():
     told = []
-    with Watchdog(told.append, patience_seconds=0.2), Waiting(Part.JUDGE, "a verdict") as waiting:
+    with Watchdog(told.append), Waiting(Part.JUDGE, "a verdict") as waiting:
         wait_until(lambda: len(told) == 1)
         waiting.moves()
         wait_until(lambda: len(told) == 3)
@@ -44,7 +51,7 @@ def test_what_moved_again_is_named_again_when_it_stands_still_again():
 
 def test_the_file_says_who_is_waited_for_as_long_as_the_watchdog_runs(tmp_path):
     path = tmp_path / FILE_NAME
-    with Watchdog(lambda line: None, tmp_path, patience_seconds=0.2), Waiting(Part.REWARD, "mine:reward"):
+    with Watchdog(lambda line: None, tmp_path), Waiting(Part.REWARD, "mine:reward"):
         wait_until(path.exists)
         found = json.loads(path.read_text())["parts"]
     assert list(found) == ["reward function"]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,16 @@ class TalkEnv(gymnasium.Env):
 
 
 class LetterEnv(gymnasium.Env):
-    """Two turns, rewarded with the share of characters that follow the scenario's letter: random text spreads."""
+    """Two turns, rewarded with the share of characters that follow the scenario's letter: random text spreads.
+
+    A step that finds the file ``hang`` takes it away and does not come back.
+    """
 
     observation_space = spaces.Text(200)
     action_space = spaces.Text(200)
 
-    def __init__(self, split: str = "train"):
-        self.split = split
+    def __init__(self, split: str = "train", hang: str = ""):
+        self.split, self.hang = split, hang
         self.scripted_policies = {"oracle": LetterOracle}
 
     def scenario_ids(self) -> list[str]:
@@ -172,6 +176,10 @@ class LetterEnv(gymnasium.Env):
         return "", {"messages": messages, "tools": [], "scenario_id": scenario, "metrics": {"turns": 0.0}}
 
     def step(self, action: str):
+        if self.hang and os.path.exists(self.hang):
+            with suppress(FileNotFoundError):  # another took it
+                os.unlink(self.hang)
+                time.sleep(1000)
         self.turns += 1
         reward = sum(character > self.letter for character in action) / (1 + len(action))
         info = {"messages": [{"role": "user", "content": "More."}], "metrics": {"turns": float(self.turns)}}

@@ -1,0 +1,35 @@
+"""A run one of whose envs does not come back from a step: it is named, its episode fails, and the run goes on."""
+
+import pytest
+
+pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
+
+from grpo.cli.train import run_training
+from grpo.envs import own_thread
+from judges.common.files import read_jsonl
+from tests.support.policy_server import TinyPolicyServer, tiny_run
+from tests.support.tiny_model import tiny_chat_model_folder
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize("place", ["threads", 2])
+def test_an_env_that_hangs_loses_its_episode_and_the_next_steps_are_whole(tmp_path, monkeypatch, capsys, place):
+    monkeypatch.setattr(own_thread, "STUCK_SECONDS", 3.0)
+    monkeypatch.setattr("grpo.watch.PATIENCE_SECONDS", 1.0)
+    hang = tmp_path / "hang"
+    with TinyPolicyServer(tiny_chat_model_folder(tmp_path / "model")) as server:
+
+        def train(steps):
+            hang.touch()
+            settings = {"env_kwargs": {"hang": str(hang)}, "rollout.env_workers": place, "warm_start.steps": 0}
+            config = tiny_run(tmp_path / "model", server.url, **settings, steps=steps)
+            run_training(config, tmp_path / "run", resume=True, quiet=False)
+            assert not hang.exists()
+            return [record["episodes/failed"] for record in read_jsonl(tmp_path / "run" / "metrics.jsonl")]
+
+        first = train(2)
+        assert first[0] >= 1.0
+        assert first[1] == 0.0
+        assert "LetterEnv-v0, step of train-" in capsys.readouterr().out
+        assert train(4)[2:] == [first[0], 0.0] if place == "threads" else train(4)[3] == 0.0
