@@ -20,7 +20,7 @@ from grpo.episodes.record import drop_transcript, line_of, read_episodes, with_t
 from grpo.episodes.summary import summarise
 from grpo.errors import EvaluationError, first_of_ours
 from grpo.types import Episode
-from judges.common.files import Closeable, JsonlLog, locked, read_json, write_json
+from judges.common.files import Closeable, JsonlLog, is_in_place, locked, read_json, write_json
 
 FILE_NAME = "results.jsonl"
 
@@ -94,8 +94,14 @@ class Results(Closeable):
         """Wait until what was written is on the disk itself, beyond the reach of a power cut; any thread may.
 
         Raises:
-            EvaluationError: The disk refuses.
+            EvaluationError: The disk refuses, or the folder was removed or moved.
         """
+        if not is_in_place(self.root / ".lock", self._lock):
+            self._refused = True
+            raise EvaluationError(
+                f"{self.root} was removed or moved while episodes were played, so nothing can be kept any more; what "
+                "was kept is where it was moved to: --out THERE --resume goes on"
+            )
         with self._writing():
             self._log.sync()
 
@@ -103,8 +109,9 @@ class Results(Closeable):
         """Write the statistics.
 
         Raises:
-            EvaluationError: The disk refuses.
+            EvaluationError: As `sync`.
         """
+        self.sync()
         with self._writing():
             write_json(self.root / "summary.json", summary)
 

@@ -14,7 +14,9 @@ from grpo.config import TrainConfig, resume_differences
 from grpo.errors import CheckpointError, ConfigError
 from grpo.machine.hardware import cpu_count
 from grpo.runs.retention import checkpoints, step_of
-from judges.common.files import Closeable, DamagedFileError, locked, read_json, write_json, write_text
+from judges.common.files import Closeable, DamagedFileError, is_in_place, locked, read_json, write_json, write_text
+
+_LOCK = ".lock"
 
 
 class RunDirectory(Closeable):
@@ -75,6 +77,18 @@ class RunDirectory(Closeable):
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def check_in_place(self) -> None:
+        """Refuse to go on where nobody would find what is written.
+
+        Raises:
+            CheckpointError: The directory was removed or moved.
+        """
+        if self._lock is not None and not is_in_place(self.root / _LOCK, self._lock):
+            raise CheckpointError(
+                f"{self.root} was removed or moved while the run went on, so nothing can be kept any more. What was "
+                "kept is where it was moved to: --run-dir THERE --resume goes on. If it was removed, all of it is lost"
+            )
 
     def write_config(self, config: TrainConfig) -> TrainConfig:
         """Keep the settings of the run, in which ``auto`` has become what was found; returns them."""
@@ -137,7 +151,7 @@ class RunDirectory(Closeable):
 
     def _acquire(self) -> None:
         try:
-            self._lock = locked(self.root / ".lock", wait=False)
+            self._lock = locked(self.root / _LOCK, wait=False)
         except BlockingIOError as error:
             raise CheckpointError(
                 f"another process is training in {self.root}; wait for it, stop it, or choose another --run-dir"

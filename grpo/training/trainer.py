@@ -255,6 +255,7 @@ class Trainer:
 
     def _finish_step(self, log: JsonlLog, began: Began, found: dict[str, float]) -> dict[str, float]:
         """Keep and publish the updated policy, and log what was ``found``; its checkpoint is made whole meanwhile."""
+        self.run.check_in_place()
         waits = time.monotonic()
         self._await_checkpoint()
         self.step += 1
@@ -323,6 +324,7 @@ class Trainer:
     def _evaluate(self, when: str) -> None:
         """Evaluate the newest policy; between steps, note whether its checkpoint is the best so far."""
         self._await_checkpoint()
+        self.run.check_in_place()
         found = self._play(self._evaluated(when))
         if found:
             if not is_final(when):

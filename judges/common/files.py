@@ -60,6 +60,13 @@ def locked(path: Path, *, wait: bool = True, mode: int = 0o666) -> BinaryIO:
     return file
 
 
+def is_in_place(path: Path, file: BinaryIO) -> bool:
+    """Whether a path still leads to a file that is open, and nobody has removed or moved it."""
+    with suppress(OSError):
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    return False
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields the path of a new, empty file; it becomes ``path`` if the block ends well, and is removed if not.

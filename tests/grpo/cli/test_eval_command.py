@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import gymnasium
 import pytest
@@ -131,6 +132,19 @@ def test_a_failure_of_several_episodes_is_told_with_the_first_and_a_result_has_t
     place = f"agents.py:{unwritable.__code__.co_firstlineno + 1}"
     said = f"3 x agent_crash: Unwritable ({place}) [first {found[0]['scenario_id']}#0]"
     assert said in shown.output
+
+
+def test_an_evaluation_whose_folder_was_removed_says_that_nothing_can_be_kept(tmp_path, monkeypatch):
+    def removes(task, tools, model):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        return "0"
+
+    monkeypatch.setattr("tests.support.agents.walking", removes)
+    arguments = ("--agent", "tests.support.agents:walking", "--out", str(tmp_path / "run"))
+    shown = run(*arguments, "--limit", "2", env="FrozenLake-v1")
+    assert shown.exit_code == 1
+    assert f"Error: {tmp_path}/run was removed or moved while episodes were played" in shown.output
+    assert not (tmp_path / "run").exists()
 
 
 def test_five_equal_crashes_at_the_beginning_end_the_evaluation(tmp_path):

@@ -1,4 +1,4 @@
-"""A run one of whose envs does not come back from a step: it is named, its episode fails, and the run goes on."""
+"""A run one of whose envs does not come back from a step goes on without it; a run whose folder is gone ends."""
 
 import pytest
 
@@ -6,6 +6,7 @@ pytest.importorskip("torch", reason="the learner needs torch (install the extra 
 
 from grpo.cli.train import run_training
 from grpo.envs import own_thread
+from grpo.errors import CheckpointError
 from judges.common.files import read_jsonl
 from tests.support.policy_server import TinyPolicyServer, tiny_run
 from tests.support.tiny_model import tiny_chat_model_folder
@@ -33,3 +34,25 @@ def test_an_env_that_hangs_loses_its_episode_and_the_next_steps_are_whole(tmp_pa
         assert first[1] == 0.0
         assert "LetterEnv-v0, step of train-" in capsys.readouterr().out
         assert train(4)[2:] == [first[0], 0.0] if place == "threads" else train(4)[3] == 0.0
+
+
+def test_a_run_whose_folder_was_moved_ends_at_its_next_write_and_goes_on_from_there(tmp_path, monkeypatch):
+    run_dir, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+
+    def moves(group):
+        if (run_dir / "checkpoints" / "step-0002").exists() and not elsewhere.exists():
+            run_dir.rename(elsewhere)
+        return [float(episode.sample_index) for episode in group.episodes]
+
+    monkeypatch.setattr(f"{__name__}.reward", moves)
+    with TinyPolicyServer(tiny_chat_model_folder(tmp_path / "model")) as server:
+        config = tiny_run(tmp_path / "model", server.url, **{"reward": f"{__name__}:reward", "steps": 4})
+        with pytest.raises(CheckpointError, match=r"run was removed or moved while the run went on"):
+            run_training(config, run_dir, resume=True, quiet=True)
+        assert len(read_jsonl(elsewhere / "metrics.jsonl")) == 2
+        run_training(config, elsewhere, resume=True, quiet=True)
+    assert [record["step"] for record in read_jsonl(elsewhere / "metrics.jsonl")] == [1, 2, 3, 4]
+
+
+def reward(group):
+    raise NotImplementedError
