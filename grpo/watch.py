@@ -5,10 +5,16 @@ judge, a reward function. `Watchdog`, a thread of the command, looks at all that
 `PATIENCE_SECONDS` is named, with what it does and what helps; when it is over, that is said, too. What all wait for
 stands in a file meanwhile.
 
+Code of others that runs in this process may end it: an env that calls ``exit``, a reward function that crashes. So a
+small program waits for the end of this one, and says so where this one has not.
+
 It only looks. How long something may take at most, and what is done then, is decided where it is waited for.
 """
 
+import faulthandler
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -92,23 +98,43 @@ def came_back(part: Part) -> float:
     return _CAME_BACK.get(part, 0.0)
 
 
+_LAST_WORDS = """
+import json, sys
+if not sys.stdin.buffer.read():
+    try:
+        with open(sys.argv[1]) as file:
+            parts = json.load(file)["parts"]
+        waited = "".join(f"; it waited for the {part}: {one['doing']}" for part, one in parts.items())
+    except (OSError, ValueError):
+        waited = ""
+    print(
+        "The process has ended without a word. It was killed (Linux does so when memory is short), or code that it "
+        f"ran, an env's or a reward function's, has ended it{waited}. --resume goes on; with env_workers = 2 an env "
+        "that ends its process is lost alone.", file=sys.stderr, flush=True
+    )
+"""
+
+
 class Watchdog(Closeable):
     """Looks at all that wait, between ``with`` and its end.
 
     Args:
         say: Is called with a line for people, in a thread of its own.
-        folder: Gets `FILE_NAME`, which is removed at the end; None for no file.
+        folder: Gets `FILE_NAME`, which is removed at the end.
     """
 
-    def __init__(self, say: Callable[[str], None], folder: Path | None = None):
+    def __init__(self, say: Callable[[str], None], folder: Path):
         self._say = say
-        self._path = None if folder is None else folder / FILE_NAME
+        self._path = folder / FILE_NAME
         self._patience = PATIENCE_SECONDS
         self._named: dict[Part, Waiting] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="grpo-watchdog", daemon=True)
 
     def __enter__(self) -> Self:
+        command = [sys.executable, "-I", "-S", "-c", _LAST_WORDS, str(self._path)]
+        self._end = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=2, start_new_session=True)
+        faulthandler.enable(2)
         self._thread.start()
         return self
 
@@ -117,8 +143,8 @@ class Watchdog(Closeable):
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+            self._end.communicate(b"a word")
+        self._path.unlink(missing_ok=True)
 
     def _watch(self) -> None:
         written = -WRITE_SECONDS
@@ -126,7 +152,7 @@ class Watchdog(Closeable):
             now = time.monotonic()
             waiting = list(_WAITING)
             self._look(waiting, now)
-            if self._path is not None and now >= written + WRITE_SECONDS:
+            if now >= written + WRITE_SECONDS:
                 written = now
                 with suppress(OSError):  # a full disk is told by whoever has something to keep
                     write_json(self._path, state(waiting, now))

@@ -1,6 +1,8 @@
 """Who waits for something that does not move is named once, with what helps, and again when it goes on."""
 
 import json
+import subprocess
+import sys
 import time
 
 import pytest
@@ -14,9 +16,9 @@ def little_patience(monkeypatch):
     monkeypatch.setattr("grpo.watch.PATIENCE_SECONDS", 0.4)
 
 
-def test_what_does_not_come_back_is_named_with_its_time_and_its_remedy_and_said_to_go_on():
+def test_what_does_not_come_back_is_named_with_its_time_and_its_remedy_and_said_to_go_on(tmp_path):
     told = []
-    with Watchdog(told.append):
+    with Watchdog(told.append, tmp_path):
         with Waiting(Part.ENV, "Chess-v0, step of seed-3", "give it a worker"), Waiting(Part.ENV, "another"):
             wait_until(lambda: told)
             time.sleep(0.3)
@@ -25,9 +27,9 @@ def test_what_does_not_come_back_is_named_with_its_time_and_its_remedy_and_said_
     assert told[1] == "env: Chess-v0, step of seed-3 goes on after 1 s"
 
 
-def test_what_moves_or_is_quick_is_not_named():
+def test_what_moves_or_is_quick_is_not_named(tmp_path):
     told = []
-    with Watchdog(told.append), Waiting(Part.SERVER, "requests") as waiting:
+    with Watchdog(told.append, tmp_path), Waiting(Part.SERVER, "requests") as waiting:
         for _ in range(10):
             time.sleep(0.1)
             waiting.moves()
@@ -36,9 +38,9 @@ def test_what_moves_or_is_quick_is_not_named():
     assert not told
 
 
-def test_what_moved_again_is_named_again_when_it_stands_still_again():
+def test_what_moved_again_is_named_again_when_it_stands_still_again(tmp_path):
     told = []
-    with Watchdog(told.append), Waiting(Part.JUDGE, "a verdict") as waiting:
+    with Watchdog(told.append, tmp_path), Waiting(Part.JUDGE, "a verdict") as waiting:
         wait_until(lambda: len(told) == 1)
         waiting.moves()
         wait_until(lambda: len(told) == 3)
@@ -57,3 +59,29 @@ def test_the_file_says_who_is_waited_for_as_long_as_the_watchdog_runs(tmp_path):
     assert list(found) == ["reward function"]
     assert found["reward function"] == found["reward function"] | {"doing": "mine:reward", "waiting": 1}
     assert not path.exists()
+
+
+@pytest.mark.parametrize(("end", "status"), [("os._exit(3)", 3), ("ctypes.string_at(0)", -11)])
+def test_code_that_ends_the_process_is_told_by_another_with_what_was_waited_for(tmp_path, end, status):
+    program = f"""
+import ctypes, os, sys, time
+from pathlib import Path
+from grpo import watch
+watch.WRITE_SECONDS = watch.LOOK_SECONDS = 0.1
+with watch.Watchdog(print, Path(sys.argv[1])), watch.Waiting(watch.Part.REWARD, "mine:reward"):
+    while not Path(sys.argv[1], watch.FILE_NAME).exists():
+        time.sleep(0.05)
+    {end}
+"""
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
+    assert ended.returncode == status
+    assert "The process has ended without a word." in ended.stderr
+    assert "it waited for the reward function: mine:reward" in ended.stderr
+    assert ("Segmentation fault" in ended.stderr) == (status == -11)
+
+
+def test_a_process_that_ends_by_itself_or_by_an_error_has_said_what_there_is_to_say(tmp_path):
+    program = "import sys; from pathlib import Path; from grpo.watch import Watchdog\n"
+    program += "with Watchdog(print, Path(sys.argv[1])): sys.exit('a word')"
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "a word\n")
