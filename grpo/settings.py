@@ -70,13 +70,6 @@ class RolloutSettings(Settings):
     groups_per_step: int = Field(default=8, ge=1, description="groups (tasks) in a step")
     group_size: int = Field(default=8, ge=2, description="episodes in a group")
     refill_rounds: int = Field(default=0, ge=0, description="extra rollout rounds that replace groups without spread")
-    revisit: float = Field(
-        default=0.0,
-        ge=0,
-        le=1,
-        description="at most this share of a step's groups is of tasks of the step before, those whose rewards lay "
-        "farthest apart",
-    )
     max_staleness: int = Field(
         default=0,
         ge=0,

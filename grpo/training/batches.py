@@ -3,9 +3,6 @@
 A group is complete when its last episode ends; its reward (an LLM judge may take a while) is awaited while other groups
 still roll out. Groups without rewards and groups without spread are dropped and counted.
 
-With ``rollout.revisit`` tasks are played again in the next step whose rewards lay far apart: most others are solved
-always, or never, and teach nothing (DAPO, arXiv 2503.14476, section 3.2, draws others in place of those).
-
 With ``rollout.max_staleness`` the next steps' groups are begun when a step's batch is there, and played while it is
 learned. With ``rollout.oversample`` more groups are begun than a step needs, and it takes those that are whole first;
 the others are for the next step. A group that is too old for it is dropped and counted, and its task comes again: what
@@ -22,7 +19,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from statistics import pstdev
 
 from grpo.agents.playing import PolicyAgents
 from grpo.chat import Chat
@@ -121,9 +117,7 @@ class Batches:
             ahead = max(0, min(settings.max_staleness, left))
             oldest = step + 1 - settings.max_staleness if ahead else step + 1  # that the next step may learn from
             dropped = self._stream.drop_before(oldest)
-            most = int(settings.revisit * settings.groups_per_step)
-            apart = sorted(used, key=lambda group: -pstdev(group.rewards))
-            self.tasks.again += [*dropped, *(group.task for group in apart[:most])]
+            self.tasks.again += dropped
             if ahead:
                 self._fill(ahead * settings.groups_per_step + settings.oversample, step, policies, oldest)
         except BaseException:

@@ -39,18 +39,6 @@ def test_dropped_groups_are_refilled_with_the_next_tasks():
     assert made.dropped == len(made.sampled) / 2 - 2 > 0
 
 
-def test_tasks_whose_rewards_lay_apart_are_played_again_in_the_next_step_and_by_a_run_that_goes_on():
-    made = batches(EnvReward(), **{"rollout.revisit": 0.5})
-    first = batch(made, lambda letter, n: right_at_first(letter, n) if letter in "mhq" else "oak")
-    assert len(first.groups) == 3
-    again = [group.task for group in first.groups][:2]
-    assert made.open_tasks == made.tasks.again == again
-    second = asyncio.run(made.next(1, always(Guesser(right_at_first))))
-    assert [group.task for group in second.rewarded][:2] == again
-    assert len({group.task for group in second.rewarded}) == 4
-    assert {e.seed for e in second.sampled}.isdisjoint(e.seed for e in first.sampled), "they are played anew"
-
-
 def test_with_turn_credit_later_guesses_are_compared_with_those_that_also_went_on():
     made = batch(batches(EnvReward(), **{"rollout.group_size": 4, "loss.turn_credit": True}), right_at_first)
     group = made.groups[0]
