@@ -58,7 +58,7 @@ class PolicyStub(HttpStub):
                 return self.unload(request.body["lora_name"])
             if request.body["model"] not in {"base", *self.models, *self.loaded}:
                 return Response({"error": f"The model `{request.body['model']}` does not exist."}, 404)
-            if "stop_token_ids" not in request.body:  # whether it is well
+            if request.body["prompt"] == [0] and "stop_token_ids" not in request.body:  # whether it is well
                 return completion(request.body, [7], [-0.5], "length")
             return self.complete(request.body)
 
