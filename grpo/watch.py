@@ -40,7 +40,7 @@ class Part(StrEnum):
     SERVER = "server"
     """That samples the policy."""
     ENV = "env"
-    """Its making, its resets and its steps."""
+    """Its resets and its steps."""
     MODEL = "model"
     """Behind an agent that is evaluated."""
     JUDGE = "judge"
@@ -159,9 +159,11 @@ class Watchdog(Closeable):
 
     def _look(self, waiting: list[Waiting], now: float) -> None:
         for part, named in list(self._named.items()):
-            if named not in waiting or named.moved > now - self._patience:
+            is_over = named not in waiting  # it came back, failed, or was left
+            if is_over or named.moved > now - self._patience:
                 del self._named[part]
-                self._say(f"{part}: {named.doing} goes on after {now - named.began:.0f} s")
+                how = "is waited for no longer" if is_over else "goes on"
+                self._say(f"{part}: {named.doing} {how}, after {now - named.began:.0f} s")
         for one in waiting:
             one.named = one.named and now - one.moved >= self._patience
         still = [one for one in waiting if now - one.moved >= self._patience and not one.named]

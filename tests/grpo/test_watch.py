@@ -24,14 +24,15 @@ def test_what_does_not_come_back_is_named_with_its_time_and_its_remedy_and_said_
             time.sleep(0.3)
         wait_until(lambda: len(told) == 2)
     assert told[0] == "env: Chess-v0, step of seed-3 has not moved for 0 s, and 1 more; give it a worker"
-    assert told[1] == "env: Chess-v0, step of seed-3 goes on after 1 s"
+    assert told[1] == "env: Chess-v0, step of seed-3 is waited for no longer, after 1 s"
 
 
-def test_what_moves_or_is_quick_is_not_named(tmp_path):
+def test_what_moves_or_is_quick_is_not_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("grpo.watch.PATIENCE_SECONDS", 3.0)
     told = []
     with Watchdog(told.append, tmp_path), Waiting(Part.SERVER, "requests") as waiting:
-        for _ in range(10):
-            time.sleep(0.1)
+        for _ in range(20):
+            time.sleep(0.2)
             waiting.moves()
             with Waiting(Part.JUDGE, "a verdict"):
                 pass
@@ -44,7 +45,7 @@ def test_what_moved_again_is_named_again_when_it_stands_still_again(tmp_path):
         wait_until(lambda: len(told) == 1)
         waiting.moves()
         wait_until(lambda: len(told) == 3)
-    assert [line.split(" has ")[0].split(" after ")[0] for line in told] == [
+    assert [line.split(" has ")[0].split(", after ")[0] for line in told] == [
         "judge: a verdict",
         "judge: a verdict goes on",
         "judge: a verdict",

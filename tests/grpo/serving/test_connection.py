@@ -126,14 +126,15 @@ def test_a_server_that_answers_all_but_samples_is_named_waited_for_and_asked_aga
     assert told[-1].endswith("answers again and is in")
 
 
-def test_a_server_whose_counters_move_is_left_to_work(quick):
+def test_a_server_whose_counters_move_is_left_to_work(quick, monkeypatch):
+    monkeypatch.setattr(pulse, "STILL_SECONDS", 3.0)
     told = []
 
     class SlowServer(StandingServer):
         stands = False
 
         def complete(self, body):
-            time.sleep(1.5)
+            time.sleep(4.5)
             return super().complete(body)
 
     with SlowServer() as server:
