@@ -15,6 +15,7 @@ from hypothesis import settings
 from grpo.machine.hardware import share_cores
 from grpo.machine.models import EMBEDDED_MODEL, resolve_model
 from grpo.machine.probe import computing_dtype
+from grpo.serving.server import KEY_VARIABLE
 from grpo.serving.vllm import VllmServer
 from grpo.serving.vllm_options import ServerOptions
 
@@ -83,12 +84,6 @@ def vllm_server(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     dtype = computing_dtype("auto", "cpu", model_dir).dtype
     options = ServerOptions(dtype=dtype, max_model_len=2048, kv_cache_gib=1.0, sleep_mode=True)
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("VLLM_API_KEY", "of other servers of the user's")  # a run's own asks for no key
-        server = VllmServer(model_dir, log, options)
-        server.start()
-    try:
-        server.wait_ready()
+    with pytest.MonkeyPatch.context() as environment, VllmServer(model_dir, log, options) as server:
+        environment.setenv(KEY_VARIABLE, server.key)  # for those to whom it is a server that somebody else runs
         yield server
-    finally:
-        server.stop()

@@ -20,6 +20,7 @@ from grpo.agents.wire import CHAT, SPOKEN, Asked, Said, SaidCall
 from grpo.display.streams import said_if_slow
 from grpo.episodes.play import Play
 from grpo.errors import EvaluationError
+from grpo.serving.server import showing
 from grpo.types import ModelCall
 from grpo.watch import Part, Waiting
 from judges.common.loopback import is_loopback
@@ -164,10 +165,12 @@ class HttpUpstream(Upstream):
 
     async def _ask(self, path: str, body: dict[str, Any]) -> Reply:
         if self._client is None:
-            headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
             self._client = httpx.AsyncClient(
-                headers=headers, timeout=self.timeout_seconds, limits=limits, trust_env=not is_loopback(self.url)
+                headers=showing(self.api_key),
+                timeout=self.timeout_seconds,
+                limits=limits,
+                trust_env=not is_loopback(self.url),
             )
         # A lone surrogate, which a model can write in an escape, has no UTF-8.
         content = json.dumps(body | {"model": self.model}, ensure_ascii=False).encode(errors="replace")

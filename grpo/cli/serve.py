@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
@@ -17,6 +18,7 @@ from grpo.cli.common import explained
 from grpo.cli.options import setting_options
 from grpo.config import Dtype, TrainConfig, checked, load_config, settings_of
 from grpo.machine.hardware import share_cores
+from grpo.serving.server import KEY_VARIABLE
 from grpo.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,11 +30,11 @@ if TYPE_CHECKING:
 
 EXAMPLE = """Serving {name} at {url}/v1 (Ctrl-C ends it)
 
-  curl {url}/v1/chat/completions -H 'Content-Type: application/json' \\
+  curl {url}/v1/chat/completions -H 'Content-Type: application/json'{curl} \\
     -d '{{"model": "{name}", "messages": [{{"role": "user", "content": "Hello"}}], "max_tokens": 64}}'
 
   from openai import OpenAI
-  client = OpenAI(base_url="{url}/v1", api_key="none")
+  client = OpenAI(base_url="{url}/v1", api_key={python})
   client.chat.completions.create(model="{name}", messages=[{{"role": "user", "content": "Hello"}}])
 """
 
@@ -50,6 +52,10 @@ class ServeConfig(Settings):
         description="what it computes in; auto: what is faster here; without it as the run was trained, else auto",
     )
     threads: int | None = Field(default=None, ge=1, description="CPU threads; without it all")
+    key: bool = Field(
+        default=True,
+        description="whether requests must show a key: the one in VLLM_API_KEY, else one that is made up and shown",
+    )
     draft_tokens: int = Field(
         default=0,
         ge=0,
@@ -103,9 +109,7 @@ def serve(run: Path, given: dict[str, Any], log: Path | None, dry_run: bool) -> 
             )
             seconds = server.wait_ready(display.note)
             display.note(f"vLLM is ready ({seconds:.0f} s after its start)")
-            click.echo(EXAMPLE.format(name=policy.name, url=server.url))
-            if os.environ.get("VLLM_API_KEY"):
-                click.echo("Requests need the key in VLLM_API_KEY: Authorization: Bearer KEY, or api_key in the client")
+            click.echo(EXAMPLE.format(name=policy.name, url=server.url, **_how_to_show(server.key)))
             _watch(server)
         finally:
             server.stop()
@@ -138,7 +142,18 @@ def _options(
     (options,) = server_options(config, base, 0, shape)
     adapter = ("--lora-modules", f"{policy.name}={policy.adapter.resolve()}")
     options = replace(options, host=asked.host, port=asked.port, extra_args=(*options.extra_args, *adapter))
-    return replace(options, max_loras=1, asks_for_key=True, draft_tokens=asked.draft_tokens)
+    return replace(options, max_loras=1, key=_key() if asked.key else "", draft_tokens=asked.draft_tokens)
+
+
+def _key() -> str | None:
+    return os.environ.get(KEY_VARIABLE) or None
+
+
+def _how_to_show(key: str) -> dict[str, str]:
+    """A key in the two examples; the user's own is not written on the screen."""
+    if key and key == _key():
+        return {"curl": ' -H "Authorization: Bearer $VLLM_API_KEY"', "python": 'os.environ["VLLM_API_KEY"]'}
+    return {"curl": f" -H 'Authorization: Bearer {key}'" if key else "", "python": json.dumps(key or "none")}
 
 
 def what_would_be_served(policy: TrainedPolicy, config: TrainConfig, asked: ServeConfig) -> Iterator[str]:

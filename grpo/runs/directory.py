@@ -51,7 +51,7 @@ class RunDirectory(Closeable):
         """
         run, rubric = cls(root), config.rubric()
         try:
-            run.root.mkdir(parents=True, exist_ok=True)
+            run.root.mkdir(0o700, parents=True, exist_ok=True)
             run._acquire()
             run.write_config(run.settled(config, resume=resume))
             if rubric is not None:  # the setting names a file, which may be changed

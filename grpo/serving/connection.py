@@ -147,7 +147,9 @@ class Connection:
     def _new_client(self, member: Member) -> httpx.AsyncClient:
         server = member.server
         verify = _ssl_context() if server.url.startswith("https:") else False
-        client = httpx.AsyncClient(base_url=server.url, timeout=TIMEOUT, trust_env=server.trust_env, verify=verify)
+        client = httpx.AsyncClient(
+            base_url=server.url, timeout=TIMEOUT, trust_env=server.trust_env, verify=verify, headers=server.headers
+        )
         self._clients.append(client)
         return client
 

@@ -3,6 +3,7 @@
 A vLLM process of the run's own is in `vllm`; here is the one whose URL the user gives.
 """
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, Self
@@ -11,6 +12,9 @@ import httpx
 
 from grpo.errors import ServerDiedError, ServerError, ServerStartError
 from judges.common.loopback import is_loopback
+
+KEY_VARIABLE = "VLLM_API_KEY"
+"""What vLLM asks its clients for, unless it is empty."""
 
 WELL_SECONDS = 20.0
 """For a token, by a server that may have other requests."""
@@ -67,12 +71,14 @@ class PolicyServer(Startable, Protocol):
     Attributes:
         url: Base URL, without ``/v1``.
         model: Name of the model without an adapter.
+        headers: Of every request: they show the server's key.
         trust_env: Whether requests may take the environment's proxy; never on the way to a server on this machine.
         patience_seconds: How long it is waited for once it has ended, before it is given up.
     """
 
     url: str
     model: str
+    headers: dict[str, str]
     trust_env: bool
     patience_seconds: float
 
@@ -90,6 +96,11 @@ class PolicyServer(Startable, Protocol):
         ...
 
 
+def showing(key: str) -> dict[str, str]:
+    """The header of a request that shows a key; none where there is none."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
 class NoAnswerError(ServerError):
     """A server did not answer: it has ended, or the way to it."""
 
@@ -103,7 +114,7 @@ def post(server: PolicyServer, path: str, timeout_seconds: float, **content: Any
     """
     url = f"{server.url}{path}"
     try:
-        answer = httpx.post(url, timeout=timeout_seconds, trust_env=server.trust_env, **content)
+        answer = httpx.post(url, timeout=timeout_seconds, trust_env=server.trust_env, headers=server.headers, **content)
     except httpx.HTTPError as error:
         raise NoAnswerError(f"{url} did not answer ({type(error).__name__}: {error})") from error
     if answer.status_code != 200:
@@ -117,17 +128,22 @@ def models_of(server: PolicyServer) -> dict[str, str | None]:
         httpx.HTTPError: It does not answer.
         ValueError: It answers something else; so do KeyError and TypeError.
     """
-    answer = httpx.get(f"{server.url}/v1/models", timeout=10.0, trust_env=server.trust_env)
+    url = f"{server.url}/v1/models"
+    answer = httpx.get(url, timeout=10.0, trust_env=server.trust_env, headers=server.headers)
     return {model["id"]: model.get("parent") for model in answer.raise_for_status().json()["data"]}
 
 
 class ExternalServer(PolicyServer):
-    """A vLLM server that somebody else runs, and may restart, and that sees the same file system as this process."""
+    """A vLLM server that somebody else runs, and may restart, and that sees the same file system as this process.
+
+    It is shown the key in ``VLLM_API_KEY``, vLLM's own variable, where one is set.
+    """
 
     def __init__(self, url: str, *, start_timeout_seconds: float = 30.0, patience_seconds: float = 90.0):
         """Remember a URL; nothing is asked of it yet."""
         self.url = url.rstrip("/").removesuffix("/v1")
         self.model = ""
+        self.headers = showing(os.environ.get(KEY_VARIABLE, ""))
         self.trust_env = not is_loopback(self.url)
         self.patience_seconds = patience_seconds
         self._start_timeout_seconds = start_timeout_seconds

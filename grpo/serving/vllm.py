@@ -4,13 +4,14 @@
 how the start goes, and can be restarted when it fails. It knows nothing of adapters.
 
     with VllmServer(model_path, log_path, ServerOptions(max_model_len=2048)) as server:
-        httpx.post(f"{server.url}/v1/completions", json={"model": server.model, ...})
+        httpx.post(f"{server.url}/v1/completions", json={"model": server.model, ...}, headers=server.headers)
 """
 
 import importlib.metadata
 import importlib.util
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -25,7 +26,7 @@ from grpo.config import TrainConfig
 from grpo.errors import ConfigError, ServerDiedError, ServerError, ServerStartError
 from grpo.machine.hardware import cpu_count
 from grpo.machine.processes import PARENT_VARIABLE, module_command
-from grpo.serving.server import ExternalServer, PolicyServer, Say, is_healthy, post
+from grpo.serving.server import KEY_VARIABLE, ExternalServer, PolicyServer, Say, is_healthy, post, showing
 from grpo.serving.vllm_main import GRACE_SECONDS
 from grpo.serving.vllm_options import ServerOptions, server_options
 
@@ -81,6 +82,8 @@ class VllmServer(PolicyServer):
         self.log_path = log_path
         self.options = options or ServerOptions()
         self.model = BASE_MODEL
+        self.key = secrets.token_urlsafe(24) if self.options.key is None else self.options.key
+        self.headers = showing(self.key)
         self.url = ""
         self.restarts_left = 1
         self._start_timeout_seconds = start_timeout_seconds
@@ -111,7 +114,7 @@ class VllmServer(PolicyServer):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self.options.environment() | {PARENT_VARIABLE: str(os.getpid())},
+                env=self.options.environment() | {PARENT_VARIABLE: str(os.getpid()), KEY_VARIABLE: self.key},
                 start_new_session=True,  # a Ctrl-C in the terminal reaches this process alone
             )
 

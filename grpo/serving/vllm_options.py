@@ -69,7 +69,7 @@ class ServerOptions:
         tensor_parallel: GPUs that share the model.
         sleep_mode: Whether it can give its GPU's memory back for a while (``VllmServer.sleep``). On the CPU it keeps
             its memory and computes nothing meanwhile.
-        asks_for_key: Whether clients must show the key in ``VLLM_API_KEY``, where one is set; a run's show none.
+        key: What clients must show; empty: nothing; None: what is made up for this server alone.
         seed: vLLM's own seed; requests carry theirs.
         extra_args: Further arguments of ``vllm serve``, last and therefore winning.
     """
@@ -90,7 +90,7 @@ class ServerOptions:
     cards: tuple[str, ...] = ()
     tensor_parallel: int = 1
     sleep_mode: bool = False
-    asks_for_key: bool = False
+    key: str | None = None
     seed: int = 0
     extra_args: tuple[str, ...] = ()
 
@@ -168,10 +168,7 @@ class ServerOptions:
             variables["VLLM_SERVER_DEV_MODE"] = "1"  # without it vLLM has no /sleep
         if self.cards:
             variables |= CARD_ORDER | {"CUDA_VISIBLE_DEVICES": ",".join(self.cards)}
-        environment = child_environment(variables)
-        if not self.asks_for_key:
-            environment.pop("VLLM_API_KEY", None)
-        return environment
+        return child_environment(variables)
 
     def check_model(self, model_path: Path) -> None:
         """Refuse a sequence length that the model was not made for.

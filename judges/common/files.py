@@ -3,6 +3,8 @@
 The lock of a file is the system's: it ends with the process that holds it, however that comes about. So a half-written
 file whose lock is free was left by a killed process. A process id in the file's name would say less: the system gives
 the same id to another process later.
+
+What is written may hold mail, so only its owner can read it; ``chmod`` shares it.
 """
 
 import fcntl
@@ -14,10 +16,13 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
 
 Record = dict[str, Any]
+OWNER_ALONE = 0o600
+"""Permissions of a file that is made."""
 
 
 class DamagedFileError(ValueError):
@@ -38,20 +43,19 @@ class Closeable:
         self.close()
 
 
-def locked(path: Path, *, wait: bool = True, mode: int = 0o666) -> BinaryIO:
+def locked(path: Path, *, wait: bool = True) -> BinaryIO:
     """Open a file, made where it is missing, and hold its lock until it is closed.
 
     Args:
         path: The file.
         wait: For a process that holds the lock.
-        mode: Permissions of a file that is made.
 
     Raises:
         BlockingIOError: Another process holds it, and ``wait`` is off.
         OSError: The file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode), "ab")
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, OWNER_ALONE), "ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
@@ -170,12 +174,15 @@ class JsonlLog(Closeable):
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a+b", buffering=0)
+        self._file = self._open()
         last = _last_line(self._file)
         if _is_whole(last):
             self.write(b"\n")
         elif last:
             self._file.truncate(self._file.seek(0, os.SEEK_END) - len(last))
+
+    def _open(self) -> FileIO:
+        return FileIO(self.path, "a+", opener=lambda path, flags: os.open(path, flags, OWNER_ALONE))
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Writes one record; numbers that are not finite become ``null``, since JSON has no word for them.
@@ -202,7 +209,7 @@ class JsonlLog(Closeable):
         if len(kept) < len(records):
             write_bytes(self.path, b"".join(json_bytes(record) + b"\n" for record in kept))
             self._file.close()
-            self._file = self.path.open("a+b", buffering=0)
+            self._file = self._open()
 
     def close(self) -> None:
         """Closes the file; a second call does nothing."""

@@ -52,7 +52,7 @@ class JudgementLog:
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one record as one whole line: the lock keeps the lines of several writers apart."""
         line = blank_secrets(json.dumps({"format": FORMAT, **record}, default=type_name)).encode() + b"\n"
-        with locked(self.path, mode=0o600), JsonlLog(self.path) as log:
+        with locked(self.path), JsonlLog(self.path) as log:
             log.write(line)
 
 

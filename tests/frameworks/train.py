@@ -6,6 +6,7 @@ All is computed in float32: in bfloat16 the gap is rounding, which differs from 
 
 import argparse
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 from grpo.episodes.record import read_episodes
 from grpo.machine.hardware import share_cores
 from grpo.machine.models import EMBEDDED_MODEL, resolve_model
+from grpo.serving.server import KEY_VARIABLE
 from grpo.serving.vllm import VllmServer
 from grpo.serving.vllm_options import ServerOptions
 from grpo.types import Episode
@@ -72,7 +74,9 @@ def train(run: Path, witness: Witness, *more: str) -> Trained:
         CalledProcessError: It failed.
     """
     command = [sys.executable, "-m", "grpo", "train", "--env", "EmailSearch-v0", *SETTINGS]
-    subprocess.run([*command, "--server", witness.url, "--run-dir", str(run), *more], check=True)
+    environment = os.environ | {KEY_VARIABLE: witness.key}
+    command = [*command, "--server", witness.url, "--run-dir", str(run), *more]
+    subprocess.run(command, check=True, env=environment)
     steps = read_jsonl(run / "metrics.jsonl")
     episodes = [e for path in sorted(run.glob("trajectories/*.jsonl")) for e in read_episodes(path)]
     said = {(prompt, ids) for prompt, ids, _ in witness.said}
@@ -120,7 +124,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, VllmServer(model, Path(folder) / "server.log", options) as server:
         for name in ("policy alone", *(arguments.names or AGENTS)):
             agent = ("--agent", AGENTS[name], "--agent-python", arguments.python) if name in AGENTS else ()
-            with Witness(server.url) as witness:
+            with Witness(server.url, server.key) as witness:
                 found[name] = train(Path(folder) / name.replace(" ", "-"), witness, *agent)
             print_table(found)
     faults = [f"{name}: {fault}" for name, run in found.items() for fault in run.faults(found["policy alone"].gap)]

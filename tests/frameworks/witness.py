@@ -11,14 +11,14 @@ Completion = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]
 
 
 class Witness(ThreadingHTTPServer):
-    """Passes requests on to ``url`` while its ``with`` block lasts; ``said`` has the completions."""
+    """Passes requests that show ``key`` on to ``url`` while its ``with`` block lasts; ``said`` has the completions."""
 
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, url: str):
+    def __init__(self, url: str, key: str):
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.target = str(urlsplit(url).netloc)
+        self.target, self.key = str(urlsplit(url).netloc), key
         self.said: set[Completion] = set()
         Thread(target=self.serve_forever, daemon=True).start()
 
@@ -41,7 +41,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         to = http.client.HTTPConnection(self.server.target, timeout=1800)
-        to.request(self.command, self.path, body, {"Content-Type": "application/json"})
+        to.request(
+            self.command,
+            self.path,
+            body,
+            {"Content-Type": "application/json", "Authorization": self.headers.get("Authorization", "")},
+        )
         reply = to.getresponse()
         answer = reply.read()
         if self.path == "/v1/completions" and reply.status == 200:

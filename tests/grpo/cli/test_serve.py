@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from grpo.cli.serve import serve
+from grpo.serving.server import KEY_VARIABLE
 from tests.grpo.chat.templates import FAMILIES
 from tests.support.envs import TalkEnv
 from tests.support.episodes import ids_of, mask_of, talked
@@ -31,7 +32,7 @@ def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save
     save_random_adapter(tmp_path / "mine", 5)
     server = subprocess.Popen(
         [sys.executable, "-m", "grpo", "serve", str(tmp_path / "mine"), "--model", str(model_dir), "--port", "0"],
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        env={name: value for name, value in os.environ.items() if name != KEY_VARIABLE} | {"PYTHONPATH": os.getcwd()},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -50,7 +51,9 @@ def test_an_adapter_is_served_under_its_name_until_ctrl_c(model_dir, chats, save
         url = found[1]
         sessions = sessions_below(server.pid)
         assert len(sessions) == 2  # the command's and the server's
-        with httpx.Client(base_url=url, trust_env=False, timeout=120) as client:
+        (key,) = set(re.findall(r"(?:Bearer |api_key=)[\'\"]?([\w-]+)", "".join(shown)))
+        shows = {"Authorization": f"Bearer {key}"}
+        with httpx.Client(base_url=url, trust_env=False, timeout=120, headers=shows) as client:
             assert {model["id"] for model in client.get("/v1/models").json()["data"]} == {"base", "mine"}
             said = {}
             for name in ("base", "mine"):

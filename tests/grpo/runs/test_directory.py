@@ -31,6 +31,13 @@ def test_a_run_directory_is_locked_for_one_process_and_free_after_close(tmp_path
     resumed(tmp_path / "r")
 
 
+def test_a_run_is_its_owner_s_alone_unless_the_folder_was_there(tmp_path):
+    (tmp_path / "shared").mkdir(0o755)
+    for name, mode in (("own", 0o700), ("shared", 0o755)):
+        begin(tmp_path / name, CONFIG)
+        assert (tmp_path / name).stat().st_mode & 0o777 == mode
+
+
 def test_an_existing_run_is_not_overwritten_by_accident(tmp_path):
     begin(tmp_path / "r", CONFIG)
     with pytest.raises(ConfigError, match="continue it with --resume"):

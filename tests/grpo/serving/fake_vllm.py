@@ -17,6 +17,8 @@ def engine():
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
+        if self.path.startswith("/v1") and self.headers["Authorization"] != "Bearer " + os.environ["VLLM_API_KEY"]:
+            return self.send_error(401)
         body = json.dumps({"data": [{"id": "base"}]}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

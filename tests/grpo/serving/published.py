@@ -49,7 +49,8 @@ class Published:
 
     async def answers(self, bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """What the server says to requests that it has all at once."""
-        async with httpx.AsyncClient(base_url=self.server.url, timeout=120, trust_env=False) as client:
+        url, key = self.server.url, self.server.headers
+        async with httpx.AsyncClient(base_url=url, timeout=120, trust_env=False, headers=key) as client:
             replies = await asyncio.gather(*[client.post("/v1/completions", json=body) for body in bodies])
         return [reply.raise_for_status().json()["choices"][0] for reply in replies]
 

@@ -10,7 +10,7 @@ import pytest
 from grpo.errors import AdapterError
 from grpo.serving.adapters import AdapterStore
 from grpo.serving.fleet import Fleet
-from grpo.serving.server import ExternalServer
+from grpo.serving.server import ExternalServer, models_of
 from grpo.serving.vllm import VllmServer
 from tests.support.policy_server import PolicyStub, save_nothing
 
@@ -153,8 +153,7 @@ def test_a_real_server_swaps_adapters(
     vllm_server: VllmServer, save_random_adapter: Callable[[Path, int], None], tmp_path: Path
 ):
     def served() -> set[str]:
-        models = httpx.get(f"{vllm_server.url}/v1/models", timeout=120, trust_env=False).json()["data"]
-        return {model["id"] for model in models if model.get("parent")}
+        return {name for name, parent in models_of(vllm_server).items() if parent}
 
     def answer(model: str) -> float:
         """Log-probability of the first token after a fixed prompt, its prefix cached by a first request.
@@ -163,7 +162,8 @@ def test_a_real_server_swaps_adapters(
         """
         body = {"model": model, "prompt": list(range(1000, 1080)), "max_tokens": 1, "temperature": 0.0, "logprobs": 0}
         for _ in range(2):
-            reply = httpx.post(f"{vllm_server.url}/v1/completions", json=body, timeout=120, trust_env=False)
+            url, key = f"{vllm_server.url}/v1/completions", vllm_server.headers
+            reply = httpx.post(url, json=body, timeout=120, trust_env=False, headers=key)
         return reply.raise_for_status().json()["choices"][0]["logprobs"]["token_logprobs"][0]
 
     others = served()

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from typing import ClassVar
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.support.policy_server import PolicyStub, save_nothing
 class MortalServer(PolicyStub):
     """Ends for good ``lives`` times, after so many answers each."""
 
+    headers: ClassVar = {}
     trust_env = False
     patience_seconds = 0.0
     model = "base"

@@ -18,11 +18,11 @@ from grpo.config import load_config
 from grpo.errors import ConfigError, ServerDiedError, ServerError, ServerStartError
 from grpo.machine.processes import KEPT_MEMORY
 from grpo.serving import vllm
-from grpo.serving.server import ExternalServer
+from grpo.serving.server import KEY_VARIABLE, ExternalServer, models_of
 from grpo.serving.vllm import VllmServer, make_servers
 from grpo.serving.vllm_options import ServerOptions
 from grpo.settings import ServerSettings
-from tests.support.http_stub import HttpStub, Response
+from tests.support.http_stub import HttpStub, Request, Response
 from tests.support.sessions import processes_in
 from tests.support.wait import wait_until
 
@@ -52,7 +52,9 @@ def test_a_server_answers_reports_progress_and_leaves_nothing(
     assert server._process is not None
     session = server._process.pid
     seconds = server.wait_ready(heard.append)
-    assert httpx.get(f"{server.url}/v1/models", trust_env=False).json()["data"][0]["id"] == server.model
+    assert models_of(server) == {server.model: None}
+    assert httpx.get(f"{server.url}/v1/models", trust_env=False).status_code == 401, "it has a key of its own"
+    assert server.key not in Path(f"/proc/{session}/cmdline").read_text()
     assert server.url.startswith("http://127.0.0.1:")
     assert 1.5 <= seconds < 300
     assert 2 <= len(heard) <= seconds / 0.4
@@ -216,7 +218,6 @@ def test_sampling_is_the_trainers_and_the_rank_is_one_that_vllm_serves(model: Pa
         ("VLLM_PLUGINS", "theirs", "theirs,grpo_cpu_lora"),
         ("VLLM_PLUGINS", "", "grpo_cpu_lora"),
         ("GOMP_SPINCOUNT", "77", "77"),
-        ("VLLM_API_KEY", "secret", None),  # of their other servers; a run's requests show none
     ],
 )
 def test_what_a_user_has_set_for_other_programs_neither_breaks_nor_slows_a_server(
@@ -228,7 +229,7 @@ def test_what_a_user_has_set_for_other_programs_neither_breaks_nor_slows_a_serve
     assert ServerOptions().environment().get(variable) == expected
 
 
-def test_a_server_on_the_cpu_keeps_its_memory_and_shares_the_cores_and_that_of_grpo_serve_asks_for_its_key(
+def test_a_server_on_the_cpu_keeps_its_memory_and_shares_the_cores(
     monkeypatch: pytest.MonkeyPatch,
 ):
     for name in ("GLIBC_TUNABLES", "GOMP_SPINCOUNT"):
@@ -237,8 +238,30 @@ def test_a_server_on_the_cpu_keeps_its_memory_and_shares_the_cores_and_that_of_g
     assert variables["GLIBC_TUNABLES"] == KEPT_MEMORY["GLIBC_TUNABLES"]
     assert int(variables["GOMP_SPINCOUNT"]) < 100_000, "GNU OpenMP's own number is in billions"
     assert "GLIBC_TUNABLES" not in ServerOptions(device="cuda").environment()
-    monkeypatch.setenv("VLLM_API_KEY", "secret")
-    assert ServerOptions(asks_for_key=True).environment()["VLLM_API_KEY"] == "secret"
+
+
+@pytest.mark.vllm
+def test_whoever_shows_no_key_cannot_load_an_adapter_nor_sample(vllm_server: VllmServer, tmp_path: Path):
+    with httpx.Client(base_url=vllm_server.url, trust_env=False, timeout=120) as stranger:
+        adapter = {"lora_name": "theirs", "lora_path": str(tmp_path)}
+        for headers in ({}, {"Authorization": "Bearer guessed"}):
+            for path, body in (("load_lora_adapter", adapter), ("completions", {"model": "base", "prompt": "Hi"})):
+                assert stranger.post(f"/v1/{path}", json=body, headers=headers).status_code == 401
+    assert "theirs" not in models_of(vllm_server)
+
+
+def test_a_server_that_somebody_else_runs_is_shown_their_key(monkeypatch: pytest.MonkeyPatch):
+    asked: list[str | None] = []
+
+    def answer(request: Request) -> Response:
+        asked.append(request.headers.get("authorization"))
+        return Response({"data": [{"id": "theirs", "parent": None}]})
+
+    with HttpStub(answer) as stub:
+        for key in ("secret", ""):
+            monkeypatch.setenv(KEY_VARIABLE, key)
+            ExternalServer(stub.url).wait_ready()
+    assert asked == ["Bearer secret", None]
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ LISTS = [[USER, {"role": "assistant", "content": text}] for text in ("On Monday 
 
 
 def judge(server, **params):
-    return JudgeClient(f"hosted_vllm/{server.model}", api_base=f"{server.url}/v1", extra_litellm_params=params)
+    name, url = f"hosted_vllm/{server.model}", f"{server.url}/v1"
+    return JudgeClient(name, api_base=url, api_key=server.key, extra_litellm_params=params)
 
 
 async def test_a_local_judge_answers_in_the_asked_form_and_is_counted(vllm_server):

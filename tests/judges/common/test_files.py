@@ -211,10 +211,11 @@ def test_linked_files_are_the_same_ones_or_equal_where_they_cannot_be_linked(tmp
         assert [path.name for path in copies] == ["adapter_config.json", "adapter_model.safetensors", "tinker.json"]
 
 
-def test_a_file_that_is_replaced_has_the_usual_permissions(tmp_path: Path) -> None:
-    (tmp_path / "usual").touch()
+def test_what_is_written_is_its_owner_s_alone(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {})
-    assert (tmp_path / "a.json").stat().st_mode == (tmp_path / "usual").stat().st_mode
+    JsonlLog(tmp_path / "b.jsonl").close()
+    locked(tmp_path / "c").close()
+    assert [path.stat().st_mode & 0o777 for path in sorted(tmp_path.iterdir())] == [0o600] * 3
 
 
 def test_what_was_written_takes_the_place_of_the_old_file(tmp_path):
@@ -266,11 +267,10 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
 
 
 def test_a_lock_is_one_process_s_and_ends_with_the_file(tmp_path):
-    with locked(tmp_path / "new" / "lock", mode=0o600) as held, pytest.raises(BlockingIOError):
+    with locked(tmp_path / "new" / "lock") as held, pytest.raises(BlockingIOError):
         locked(tmp_path / "new" / "lock", wait=False)
     assert held.closed
     locked(tmp_path / "new" / "lock", wait=False).close()
-    assert (tmp_path / "new" / "lock").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_folder_that_can_be_written_but_not_read_has_the_new_file_without_an_error():
