@@ -20,7 +20,6 @@ import os
 import shlex
 import shutil
 import signal
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -33,6 +32,7 @@ from grpo.episodes.play import Play
 from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError
 from grpo.types import Answer
+from judges.common.files import scratch_folder
 from judges.common.loopback import without_proxy_to_loopback
 
 MAX_OUTPUT_BYTES = 1 << 20
@@ -74,9 +74,9 @@ class ProgramAgent(Agent):
 
     async def run(self, play: Play) -> None:
         """Run the program to its end, and take what it wrote as the answer if it gave none by the tool."""
-        with self._thread.admit(play) as token, tempfile.TemporaryDirectory(prefix="grpo-eval-") as folder:
-            task, file, model = play.agent_task, Path(folder) / "task.json", self.endpoint.model(token)
-            answer_file = Path(folder) / "answer"
+        with self._thread.admit(play) as token, scratch_folder("grpo-program") as folder:
+            task, file, model = play.agent_task, folder / "task.json", self.endpoint.model(token)
+            answer_file = folder / "answer"
             content = {"instructions": task.instructions, "question": task.question, "tools": play.episode.tools}
             file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
             environment = {k: v for k, v in os.environ.items() if not k.startswith(SECRET_PREFIX)}
@@ -88,7 +88,7 @@ class ProgramAgent(Agent):
                 environment |= {"ANTHROPIC_BASE_URL": self.endpoint.url(token), "ANTHROPIC_API_KEY": model.api_key}
             environment = without_proxy_to_loopback(environment)
             words = [w.replace("{question}", task.question).replace("{task_file}", str(file)) for w in self.words]
-            status, output, errors = await _run(words, environment, Path(folder))
+            status, output, errors = await _run(words, environment, folder)
             written = _end_of(answer_file) if answer_file.exists() else ""
         said = (written or output).strip()
         if status != 0 and not play.is_over:

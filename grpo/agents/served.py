@@ -10,8 +10,7 @@ import asyncio
 import hashlib
 import os
 import shutil
-import tempfile
-import weakref
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +28,7 @@ from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
 from grpo.serving.policy import CompletionsPolicy
 from grpo.serving.vllm import VllmServer, built_for, make_servers
+from judges.common.files import scratch_folder
 
 BASE = "base"
 
@@ -70,8 +70,8 @@ class ServedPolicy(Agent):
         self._agents = PolicyAgents(config.rollout, spec, python)
         self.env_thread, self.may_crash = self._agents.env_thread, spec is not None
         self._say = say
-        self._scratch = Path(tempfile.mkdtemp(prefix="grpo-eval-"))
-        self._remove_scratch = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
+        self._open = ExitStack()
+        self._scratch = self._open.enter_context(scratch_folder("grpo-eval"))
         self._adapter = self._scratch / "adapter"
         if policy := policy_named(target, config.model):  # at once: a run that goes on prunes its checkpoints
             _copy(policy.adapter, self._adapter)
@@ -113,7 +113,7 @@ class ServedPolicy(Agent):
             await self._connection.aclose()
         if self._servers is not None:
             await asyncio.to_thread(self._servers.stop)
-        self._remove_scratch()
+        self._open.close()
 
     async def run(self, play: Play) -> None:
         """Play an episode to its end."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +19,7 @@ from grpo.config import Dtype, TrainConfig, checked, load_config, settings_of
 from grpo.machine.hardware import share_cores
 from grpo.serving.server import KEY_VARIABLE
 from grpo.settings import Settings
+from judges.common.files import scratch_folder
 
 if TYPE_CHECKING:
     from grpo.chat import ServedChat
@@ -95,10 +95,10 @@ def serve(run: Path, given: dict[str, Any], log: Path | None, dry_run: bool) -> 
     base = resolve_model(policy.model)
     served = served_policy(policy, base.path)
     options = _options(policy, config, asked, base.path)
-    with tempfile.TemporaryDirectory(prefix="grpo-serve-") as scratch, Display() as display:
+    with scratch_folder("grpo-serve") as scratch, Display() as display:
         if served is not None:
-            options = replace(options, extra_args=(*options.extra_args, *_chat_arguments(served, Path(scratch))))
-        server = VllmServer(base.path, log or Path(scratch) / "server.log", options)
+            options = replace(options, extra_args=(*options.extra_args, *_chat_arguments(served, scratch)))
+        server = VllmServer(base.path, log or scratch / "server.log", options)
         try:
             if config.device == "cuda":
                 for line in plan_gpus(config, ModelShape.read(base.path), learners=0).lines():

@@ -3,7 +3,6 @@
 They run in order and share what the ones before have made; where one has failed, those that need it are skipped.
 """
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from grpo.serving.server import Servers
 from grpo.serving.sleep_mode import Turns
 from grpo.training.engines import backend_of
 from grpo.training.first_look import PROMPT, check_before_start, look_at_servers
+from judges.common.files import scratch_folder
 
 ADAPTER_RATE = 0.002
 """Adam's first step moves every weight of the adapter so far: what is sampled with it is 0.6 nats a token from the base
@@ -49,8 +49,8 @@ class ModelDoctor:
             ("vLLM", self.check_server),
             ("adapter", self.check_adapter),
         )
-        with tempfile.TemporaryDirectory(prefix="grpo-doctor-") as scratch:
-            self._log = Path(scratch) / "server.log"
+        with scratch_folder("grpo-doctor") as scratch:
+            self._log = scratch / "server.log"
             failed = ""
             try:
                 for name, check in needed:
@@ -101,8 +101,8 @@ class ModelDoctor:
         engine.forward_backward([Segment([*prompt, *answer], mask, [0.0] * len(mask), 1.0)], LossSpec("imitation"))
         engine.optim_step(ADAPTER_RATE, 1.0)
         shared.sample()
-        with tempfile.TemporaryDirectory(prefix="grpo-doctor-") as folder:
-            sampler = backend.sampler(self._servers, Path(folder), chat.stop_token_ids)
+        with scratch_folder("grpo-doctor") as folder:
+            sampler = backend.sampler(self._servers, folder, chat.stop_token_ids)
             sampler.publish(engine.save_adapter, 0)
             where = sampler, self._servers, engine, chat, self._model.path
             gap = look_at_servers(*where, version=0, max_gap=self.config.loss.max_gap, between=shared.train)

@@ -11,10 +11,12 @@ takes vLLM. docs/performance.md has the figures.
 
 import os
 import resource
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +83,17 @@ def end_with_parent(parent: int, end: Callable[[], None]) -> None:
         end()
 
     threading.Thread(target=watch, name="grpo-end-with-parent", daemon=True).start()
+
+
+def kill_group(group: int) -> None:
+    """End the processes of a group, but not multiprocessing's trackers: a tracker ends when the others have, and
+    removes what these have left in shared memory.
+    """
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            pid = int(entry.name)
+            if os.getpgid(pid) == group and b"resource_tracker" not in (entry / "cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
 
 
 def kept_memory() -> dict[str, str]:

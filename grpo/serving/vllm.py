@@ -12,7 +12,6 @@ import importlib.util
 import os
 import re
 import secrets
-import signal
 import socket
 import subprocess
 import time
@@ -25,7 +24,7 @@ import httpx
 from grpo.config import TrainConfig
 from grpo.errors import ConfigError, ServerDiedError, ServerError, ServerStartError
 from grpo.machine.hardware import cpu_count
-from grpo.machine.processes import PARENT_VARIABLE, module_command
+from grpo.machine.processes import PARENT_VARIABLE, kill_group, module_command
 from grpo.serving.server import KEY_VARIABLE, ExternalServer, PolicyServer, Say, is_healthy, post, showing
 from grpo.serving.vllm_main import GRACE_SECONDS
 from grpo.serving.vllm_options import ServerOptions, server_options
@@ -228,7 +227,7 @@ class VllmServer(PolicyServer):
             for _ in range(20):  # the rest of the process group follows its leader by itself
                 os.killpg(process.pid, 0)
                 time.sleep(0.05)
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
         process.wait()
 
     def _log_lines(self) -> list[str]:

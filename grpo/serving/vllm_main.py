@@ -13,11 +13,11 @@ serve``.
 import os
 import signal
 import sys
-import tempfile
 import time
 
 from grpo.machine.installed import has_room
 from grpo.machine.processes import PARENT_VARIABLE, end_with_parent
+from judges.common.files import scratch_folder
 
 CORES_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"
 """vLLM's variable for the cores of a model on the CPU: their numbers, with commas between them."""
@@ -29,7 +29,7 @@ SOCKETS_VARIABLE = "VLLM_RPC_BASE_PATH"
 """vLLM's variable for the folder of its sockets, which it does not remove: here one that goes with the server."""
 
 GRACE_SECONDS = 10.0
-"""Between SIGTERM for the API server and SIGKILL for its process group."""
+"""Between SIGTERM for the API server and the end of it and what it started."""
 
 
 def watch_parent() -> None:
@@ -47,7 +47,7 @@ def _end_server() -> None:
     """Of the API server, which leads the process group: as the run would end it."""
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_SECONDS)
-    os.killpg(0, signal.SIGKILL)
+    _end()  # and the others with it
 
 
 def bind_threads() -> None:
@@ -80,8 +80,8 @@ if __name__ in ("__main__", "__mp_main__"):
     os.register_at_fork(after_in_child=watch_parent)
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # vLLM takes its place
-    with tempfile.TemporaryDirectory(prefix="vllm-", ignore_cleanup_errors=True) as sockets:
-        os.environ[SOCKETS_VARIABLE] = sockets
+    with scratch_folder("grpo-vllm") as sockets:
+        os.environ[SOCKETS_VARIABLE] = str(sockets)
         from vllm.entrypoints.launchers.api_server.entry import main
 
         main()

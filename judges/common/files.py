@@ -14,8 +14,9 @@ import math
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
@@ -95,6 +96,38 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         temporary.unlink(missing_ok=True)
         handle.close()
+
+
+@contextmanager
+def scratch_folder(name: str) -> Iterator[Path]:
+    """Yields a new folder among the temporary ones, which is removed at the end of the block.
+
+    It is locked meanwhile. A folder of that name that nobody has locked was left by a killed process: it goes, too.
+    """
+    root = tempfile.gettempdir()
+    for left_over in glob.glob(f"{name}-*", root_dir=root):
+        path = os.path.join(root, left_over)
+        with suppress(OSError), _locked_folder(path):
+            shutil.rmtree(path)
+    with ExitStack() as stack:
+        while True:
+            folder = tempfile.mkdtemp(prefix=f"{name}-")
+            with suppress(BlockingIOError, FileNotFoundError):  # another process took it for left over
+                stack.enter_context(_locked_folder(folder))
+                break
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield Path(folder)
+
+
+@contextmanager
+def _locked_folder(path: str) -> Iterator[None]:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.stat(path)  # it may be gone by now
+        yield
+    finally:
+        os.close(handle)
 
 
 def _create_beside(path: Path) -> tuple[Path, BinaryIO]:

@@ -6,7 +6,7 @@ Only what ``grpo.serving.vllm_main`` touches is there. The real thing is tested 
 from pathlib import Path
 
 ENTRY = """
-import json, multiprocessing, os, socket, sys, time
+import json, multiprocessing, os, signal, socket, sys, time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 
@@ -47,6 +47,10 @@ def main():
         print("Traceback (most recent call last):", flush=True)
         print("(EngineCore pid=2) ERROR 01-01 00:00:00 [core.py:9] ValueError: the weights are 7 bytes long", flush=True)
         sys.exit(3)
+    if mode == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    lock = multiprocessing.get_context("spawn").Lock()
+    print("semaphore", lock._semlock.name, flush=True)
     child = multiprocessing.get_context("spawn").Process(target=engine, daemon=True)
     child.start()
     print("engine", child.pid, "of", os.environ.get("OMP_PLACES"), flush=True)

@@ -22,6 +22,7 @@ from grpo.serving.server import KEY_VARIABLE, ExternalServer, models_of
 from grpo.serving.vllm import VllmServer, make_servers
 from grpo.serving.vllm_options import ServerOptions
 from grpo.settings import ServerSettings
+from judges.common.files import scratch_folder
 from tests.support.http_stub import HttpStub, Request, Response
 from tests.support.sessions import processes_in
 from tests.support.wait import wait_until
@@ -159,6 +160,9 @@ def test_no_process_outlives_its_owner_however_it_ends(model: Path, fake_vllm: s
         assert len(processes_in(owner.pid, server)) == expected
         left = socket_of_engine(tmp_path / "owner.log").parent.exists()
         assert left == ("server" in victims), "the server removes it"
+        with scratch_folder("grpo-vllm"):
+            assert not socket_of_engine(tmp_path / "owner.log").parent.exists(), "the next server removes it"
+        wait_until(lambda: not semaphore_of_engine(tmp_path / "owner.log").exists())
     finally:
         for process in processes_in(owner.pid, server):
             os.kill(process, signal.SIGKILL)
@@ -170,6 +174,26 @@ def socket_of_engine(log: Path) -> Path:
     found = re.search(r"^socket (.+)$", log.read_text(), re.MULTILINE)
     assert found
     return Path(found[1])
+
+
+def semaphore_of_engine(log: Path) -> Path:
+    """The semaphore that the stand-in says it has made."""
+    found = re.search(r"^semaphore /(.+)$", log.read_text(), re.MULTILINE)
+    assert found
+    return Path("/dev/shm") / f"sem.{found[1]}"
+
+
+def test_a_server_that_does_not_end_when_it_is_asked_to_leaves_nothing_either(
+    model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FAKE_VLLM_MODE", "stubborn")
+    monkeypatch.setattr(vllm, "GRACE_SECONDS", 0.5)
+    with VllmServer(model, tmp_path / "log") as server:
+        assert server._process is not None
+        session = server._process.pid
+        assert semaphore_of_engine(tmp_path / "log").exists()
+    wait_until(lambda: not processes_in(session), told=lambda: processes_in(session))
+    assert not semaphore_of_engine(tmp_path / "log").exists()
 
 
 def start_owner(model: Path, tmp_path: Path, extra: list[str]) -> tuple[subprocess.Popen[str], int]:

@@ -27,6 +27,7 @@ from judges.common.files import (
     read_jsonl,
     record_at,
     replacing,
+    scratch_folder,
     write_json,
 )
 from tests.support.machine import traced_peak
@@ -289,3 +290,17 @@ def test_a_folder_that_can_be_written_but_not_read_has_the_new_file_without_an_e
                 os.seteuid(0)
             os.chmod(folder, 0o700)
         assert {name: Path(folder, name).read_bytes() for name in os.listdir(folder)} == {"mail.db": b"new"}
+
+
+def test_a_scratch_folder_goes_with_its_block_or_when_the_next_is_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    code = "import os\nfrom judges.common.files import scratch_folder\nwith scratch_folder('ours'): os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -9
+    (killed,) = tmp_path.iterdir()
+    with scratch_folder("other"):
+        assert killed.exists()
+    with scratch_folder("ours") as first, scratch_folder("ours") as second:
+        assert not killed.exists()
+        assert sorted(tmp_path.iterdir()) == sorted([first, second]), "what is in use stays"
+    assert not list(tmp_path.iterdir())
