@@ -153,7 +153,7 @@ def run_training(
         if beside := beside_baselines(found.summaries):
             head, *rows = standings(beside.values())
             display.table("Who else played these tasks, mean ± half of the 95 % interval", head, rows)
-        for warning in better_scripts(found):
+        for warning in (*better_scripts(found), *(f"left out: {what}" for what in found.damaged)):
             display.note(f"Warning: {warning}")
         click.echo(f"{conclusion(found)}\nReport: {report}")
 

@@ -107,19 +107,20 @@ def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
     write_bytes(path, b"".join(map(line_of, episodes)))
 
 
-def read_episodes(path: Path, *, transcripts: bool = True) -> Iterator[Episode]:
+def read_episodes(path: Path, *, transcripts: bool = True, damaged: list[str] | None = None) -> Iterator[Episode]:
     """The episodes of a file, one after the other; a torn last line is left out.
 
     Args:
         path: What `write_episodes` or a log of lines has written; a file that is missing holds none.
         transcripts: False: without what was said, which is most of it; `with_transcript` reads it later.
+        damaged: Where the episodes are only shown: what is wrong with a line that is no record is added here.
 
     Raises:
-        ValueError: A line before the last is no record; with its number.
+        ValueError: A line before the last is no record, and ``damaged`` is None; with its number.
     """
     if not path.exists():
         return
-    for number, (place, record) in enumerate(each_record(path), start=1):
+    for number, (place, record) in enumerate(each_record(path, damaged), start=1):
         if not transcripts:
             for name in _TRANSCRIPT:
                 record.pop(name, None)
@@ -129,7 +130,10 @@ def read_episodes(path: Path, *, transcripts: bool = True) -> Iterator[Episode]:
         try:
             episode = episode_of(record)
         except ValueError as error:
-            raise ValueError(f"{path} line {number}: {error}") from error
+            if damaged is None:
+                raise ValueError(f"{path} line {number}: {error}") from error
+            damaged.append(f"{path} record {number}: {error}")
+            continue
         episode.place = str(path), place
         yield episode
 

@@ -24,6 +24,7 @@ from grpo.runs.evaluations import (
     files,
     is_final,
     label_of,
+    summary_in,
 )
 from grpo.types import Episode
 from judges.common.files import Record, read_json, read_jsonl
@@ -44,30 +45,42 @@ class Run:
     evaluated: dict[str, list[Episode]]
     between: dict[str, Path] = field(default_factory=dict)
     rollouts: dict[int, Path] = field(default_factory=dict)
+    damaged: list[str] = field(default_factory=list)
+    """What could not be read, and is left out."""
 
 
 def load_run(run_dir: Path) -> Run:
     """Read what the run has left so far.
 
     Raises:
-        ReportError: The directory holds no part of a run, or a file in it can't be read.
+        ReportError: The directory holds no part of a run, or its settings or another file can't be read.
     """
+    damaged: list[str] = []
     evaluations = files(run_dir, ".jsonl")
     final = {label for label in evaluations if is_final(label.partition("-")[0]) or baseline_of(label)}
     config = run_dir / "config.json"
     with _explained(run_dir):
         run = Run(
             config=read_json(config) if config.exists() else {},
-            steps=read_jsonl(run_dir / "metrics.jsonl"),
-            warm_start=read_jsonl(run_dir / "warmstart.jsonl"),
-            summaries={label: read_json(path) for label, path in files(run_dir, ".json").items()},
-            evaluated={label: list(read_episodes(path)) for label, path in evaluations.items() if label in final},
+            steps=read_jsonl(run_dir / "metrics.jsonl", damaged),
+            warm_start=read_jsonl(run_dir / "warmstart.jsonl", damaged),
+            summaries={
+                label: summary
+                for label, path in files(run_dir, ".json").items()
+                if (summary := summary_in(path, damaged)) is not None
+            },
+            evaluated={
+                label: list(read_episodes(path, damaged=damaged))
+                for label, path in evaluations.items()
+                if label in final
+            },
             between={label: path for label, path in evaluations.items() if label not in final},
             rollouts={
                 int(path.stem.removeprefix("step-")): path
                 for path in sorted(run_dir.glob("trajectories/step-*.jsonl"))
                 if re.fullmatch(r"step-\d+", path.stem)  # and not a copy that the user made
             },
+            damaged=damaged,
         )
     if not any(getattr(run, part.name) for part in fields(run)):
         raise ReportError(
@@ -77,14 +90,14 @@ def load_run(run_dir: Path) -> Run:
     return run
 
 
-def episodes_in(path: Path) -> list[Episode]:
-    """The episodes of a step or of an evaluation between steps.
+def episodes_in(path: Path, damaged: list[str]) -> list[Episode]:
+    """The episodes of a step or of an evaluation between steps; ``damaged`` gets a line for each that is none.
 
     Raises:
         ReportError: The file can't be read.
     """
     with _explained(path):
-        return list(read_episodes(path))
+        return list(read_episodes(path, damaged=damaged))
 
 
 @contextmanager

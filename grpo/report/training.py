@@ -126,7 +126,7 @@ def training_page(run: Run, name: str) -> Page:
     page.warnings += better_scripts(run)
     left_out = _add_episodes(run, page.episodes)
     page.sections["audits"] = page.episodes.audit_section()
-    page.warnings += page.episodes.audit_warnings() + left_out
+    page.warnings += page.episodes.audit_warnings() + left_out + [f"Left out: {what}" for what in run.damaged]
     return page
 
 
@@ -134,7 +134,7 @@ def _captured(run: Run) -> str:
     """What an agent of the user's asked in the first step."""
     if not run.config.get("agent") or not run.rollouts:
         return ""
-    return "\n".join(captured(episodes_in(run.rollouts[min(run.rollouts)])))
+    return "\n".join(captured(episodes_in(run.rollouts[min(run.rollouts)], [])))
 
 
 def _add_episodes(run: Run, episodes: Episodes) -> list[str]:
@@ -161,7 +161,7 @@ def _add_episodes(run: Run, episodes: Episodes) -> list[str]:
     }
     shown = within_limit(counts, MAX_EPISODES - len(episodes))
     for source in shown:
-        episodes.add(source, episodes_in(files[source]))
+        episodes.add(source, episodes_in(files[source], run.damaged))
     if len(shown) == len(files):
         return []
     return [

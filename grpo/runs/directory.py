@@ -14,7 +14,17 @@ from grpo.config import TrainConfig, resume_differences
 from grpo.errors import CheckpointError, ConfigError
 from grpo.machine.hardware import cpu_count
 from grpo.runs.retention import checkpoints, step_of
-from judges.common.files import Closeable, DamagedFileError, is_in_place, locked, read_json, write_json, write_text
+from judges.common.files import (
+    Closeable,
+    DamagedFileError,
+    Record,
+    is_in_place,
+    locked,
+    read_json,
+    read_jsonl,
+    write_json,
+    write_text,
+)
 
 _LOCK = ".lock"
 
@@ -67,6 +77,14 @@ class RunDirectory(Closeable):
     def evaluation(self, label: str) -> Path:
         """Summary file of an evaluation; its trajectories lie beside it as ``.jsonl``."""
         return self.root / "eval" / f"{label}.json"
+
+    def metrics(self, damaged: list[str] | None = None) -> list[Record]:
+        """Of the steps so far. Damaged lines are left out, and told in ``damaged``."""
+        return read_jsonl(self.metrics_path, [] if damaged is None else damaged)
+
+    def warm_start(self) -> list[Record]:
+        """Metrics of its steps so far; damaged lines are left out."""
+        return read_jsonl(self.warm_start_path, [])
 
     def trajectories(self, step: int) -> Path:
         """Trajectories of a training step."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from grpo.config import TrainConfig
 from grpo.runs.directory import RunDirectory
 from grpo.runs.retention import forget_best_after
-from judges.common.files import read_json
+from judges.common.files import DamagedFileError, Record, read_json
 
 T = TypeVar("T")
 
@@ -68,15 +68,14 @@ def files(run_dir: Path, suffix: str) -> dict[str, Path]:
 
 def is_done(run: RunDirectory, label: str, step: int) -> bool:
     """Whether the policy of ``step`` was evaluated."""
-    path = run.evaluation(label)
-    return path.exists() and read_json(path, "policy")["policy"] == step
+    return _policy_of(run.evaluation(label)) == step
 
 
 def forget_after(run: RunDirectory, step: int) -> None:
     """Remove what was found out of policies after ``step``: a run that goes on from there will have others."""
     forget_best_after(run.checkpoints, step)
     for path in files(run.root, ".json").values():
-        if read_json(path, "policy")["policy"] > step:
+        if (_policy_of(path) or 0) > step:
             path.unlink()
             path.with_suffix(".jsonl").unlink(missing_ok=True)
 
@@ -104,4 +103,23 @@ def beside_baselines(found: Mapping[str, T]) -> dict[str, T]:
 def summaries(run: RunDirectory, config: TrainConfig, *whens: str) -> list[dict[str, Any]]:
     """The summaries that lie in the run directory, in the order of ``whens``, sampled before greedy."""
     paths = [run.evaluation(label_of(when, how)) for when in whens for how in planned(config, when)]
-    return [read_json(path, "policy") for path in paths if path.exists()]
+    return [summary for path in paths if (summary := summary_in(path)) is not None]
+
+
+def _policy_of(path: Path) -> int | None:
+    """After how many steps; None where it cannot be known."""
+    return (summary_in(path) or {}).get("policy")
+
+
+def summary_in(path: Path, damaged: list[str] | None = None) -> Record | None:
+    """The summary that a file holds; None where it is missing, or damaged, which is told in ``damaged``: it can be
+    found out again.
+    """
+    try:
+        return read_json(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, DamagedFileError) as error:
+        if damaged is not None:
+            damaged.append(str(error))
+        return None

@@ -31,9 +31,9 @@ from grpo.runs.evaluations import (
     label_of,
     planned,
     plays_base_model,
+    summary_in,
     tasks_of,
 )
-from judges.common.files import read_json, read_jsonl
 
 LEARNER_SHARE = 0.5
 """Of the speed of a bare matrix product that the learner reaches; docs/performance.md has what it is from."""
@@ -109,9 +109,9 @@ def step_seconds(config: TrainConfig, pace: Pace) -> float:
 
 def measured_pace(run: RunDirectory) -> Pace:
     """What the run directory says."""
-    warm = [float(step["seconds"]) for step in read_jsonl(run.warm_start_path)]
+    warm = [float(step.get("seconds", 0.0)) for step in run.warm_start()]
     undisturbed = warm[len(warm) // 2 :]  # vLLM starts beside the first ones
-    steps = [float(step["time/step"]) for step in read_jsonl(run.metrics_path) if "time/step" in step]
+    steps = [float(step["time/step"]) for step in run.metrics() if "time/step" in step]
     evaluations = list(_evaluations(run))
     episodes = sum(count for _, count in evaluations)
     return Pace(
@@ -125,9 +125,9 @@ def recorded_seconds(run: RunDirectory) -> float:
     """How long the work took that the run directory has, by whatever process."""
     return math.fsum(
         [
-            *(float(step["seconds"]) for step in read_jsonl(run.warm_start_path)),
+            *(float(step.get("seconds", 0.0)) for step in run.warm_start()),
             *(seconds for seconds, _ in _evaluations(run)),
-            *(float(step.get("time/step", 0.0)) for step in read_jsonl(run.metrics_path)),
+            *(float(step.get("time/step", 0.0)) for step in run.metrics()),
         ]
     )
 
@@ -212,5 +212,5 @@ def _evaluations(run: RunDirectory) -> Iterator[tuple[float, int]]:
     for label, path in files(run.root, ".json").items():
         if baseline_of(label):  # a script takes no time, and the base model another than the policy
             continue
-        summary = read_json(path)
-        yield float(summary.get("seconds", 0.0)), int(summary["episodes"]) + int(summary.get("failed", 0))
+        if (summary := summary_in(path)) is not None:
+            yield float(summary.get("seconds", 0.0)), int(summary.get("episodes", 0)) + int(summary.get("failed", 0))

@@ -56,7 +56,7 @@ from grpo.training.pace import Began, Clock, estimated_pace
 from grpo.training.rewards import group_reward
 from grpo.training.unfinished_step import UnfinishedStep
 from grpo.types import Episode, Task
-from judges.common.files import JsonlLog, link_files, read_jsonl
+from judges.common.files import JsonlLog, link_files
 
 T = TypeVar("T")
 
@@ -224,8 +224,11 @@ class Trainer:
         self._await_checkpoint()
         with JsonlLog(self.run.metrics_path) as log:
             log.truncate_after(self.step)
-            for record in read_jsonl(self.run.metrics_path):
+            damaged: list[str] = []
+            for record in self.run.metrics(damaged):
                 self.display.step(record, config.steps)
+            for what in damaged:
+                self.display.note(f"Warning: {what}; it is left out")
             while self.step < self.config.steps:
                 if config.eval.every and self.step and self.step % config.eval.every == 0:
                     self._evaluate(checkpoint_name(self.step))
@@ -243,12 +246,10 @@ class Trainer:
         began = Began.now()
         batch = self._play(self.batches.next(self.step, self.sampler.policy, self.config.steps))
         write_episodes(self.run.trajectories(self.step + 1), batch.sampled)
-        for remark in batch.remarks(self.config.rollout, read_jsonl(self.run.metrics_path)):
+        for remark in batch.remarks(self.config.rollout, self.run.metrics()):
             self.display.note(f"step {self.step + 1}: {remark}")
         metrics = self._finish_step(log, began, batch.metrics() | self._update(batch.segments))
-        if metrics.get("answer/audit_disagreement") and (
-            warning := newest_audits_warning(read_jsonl(self.run.metrics_path))
-        ):
+        if metrics.get("answer/audit_disagreement") and (warning := newest_audits_warning(self.run.metrics())):
             self.display.note(f"step {self.step}: Warning: {warning}")
         self._show(batch.sampled)
         return metrics

@@ -237,7 +237,7 @@ class JsonlLog(Closeable):
 
     def truncate_after(self, step: int) -> None:
         """Drops every record whose ``step`` is above ``step``, atomically; a resumed run writes them anew."""
-        records = read_jsonl(self.path)
+        records = read_jsonl(self.path, damaged=[])
         kept = [record for record in records if record.get("step", step) <= step]
         if len(kept) < len(records):
             write_bytes(self.path, b"".join(json_bytes(record) + b"\n" for record in kept))
@@ -265,27 +265,37 @@ def read_json(path: Path, *names: str) -> Record:
     return record
 
 
-def read_jsonl(path: Path) -> list[Record]:
+def read_jsonl(path: Path, damaged: list[str] | None = None) -> list[Record]:
     """Reads a file of JSON objects, one a line, as ``each_record`` does; a missing file is an empty one."""
-    return [record for _, record in each_record(path)] if path.exists() else []
+    return [record for _, record in each_record(path, damaged)] if path.exists() else []
 
 
-def each_record(path: Path) -> Iterator[tuple[int, Record]]:
+def each_record(path: Path, damaged: list[str] | None = None) -> Iterator[tuple[int, Record]]:
     """Reads the JSON objects of a file, a line at a time, each with the place where ``record_at`` finds it.
 
     A last line that is half-written is what a killed writer leaves: it is dropped.
 
+    Args:
+        path: The file.
+        damaged: Where the records are only shown: a line before the last that is no JSON object is left out, and what
+            is wrong with it is added here.
+
     Raises:
-        DamagedFileError: A line before the last that is no JSON object, with its number.
+        DamagedFileError: There is such a line, and ``damaged`` is None.
     """
     place = 0
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.strip() and (line.endswith(b"\n") or _is_whole(line)):
                 try:
-                    yield place, json_object(line)
+                    record = json_object(line)
                 except ValueError as error:
-                    raise DamagedFileError(f"{path} line {number} {error}: {line[:80]!r}") from error
+                    what = f"{path} line {number} {error}: {line[:80]!r}"
+                    if damaged is None:
+                        raise DamagedFileError(what) from error
+                    damaged.append(what)
+                else:
+                    yield place, record
             place += len(line)
 
 

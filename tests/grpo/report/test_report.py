@@ -1,5 +1,6 @@
 """The page of a run, rendered from a made-up run directory. What it does in a browser: `test_report_browser`."""
 
+import html
 import json
 import re
 import shutil
@@ -168,12 +169,29 @@ def test_what_the_user_keeps_beside_a_runs_files_is_not_the_runs(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    ("name", "damage", "said"),
+    [
+        ("eval/after-sampled.json", b"\0", "is not JSON"),
+        ("eval/after-sampled.jsonl", b"{}\n", r"record \d+: this is no saved episode"),
+        ("eval/after-sampled.jsonl", b"\xff binary\n{}\n", r"line \d+ is not JSON"),
+        ("trajectories/step-0009.jsonl", b"{broken\n{}\n", "line 1 is not JSON"),
+        ("metrics.jsonl", b"\xff\n{}\n", r"line \d+ is not JSON"),
+        ("warmstart.jsonl", b"[]\n{}\n", r"line \d+ is not a JSON object"),
+    ],
+)
+def test_a_damaged_record_is_left_out_and_named(tmp_path: Path, name: str, damage: bytes, said: str) -> None:
+    root = make_run(tmp_path / "run", episodes=3)
+    (root / "trajectories").mkdir(exist_ok=True)
+    with (root / name).open("ab") as file:
+        file.write(damage)
+    page = html.unescape(write_report(root).read_text(encoding="utf-8"))
+    assert re.search(f"Left out: {root / name} {said}", page)
+
+
+@pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("eval/after-sampled.json", '{"label": ', r"after-sampled\.json is not JSON .*mend or remove that file"),
-        ("config.json", "[]", r"config\.json is not a JSON object"),
-        ("trajectories/step-0001.jsonl", '{broken\n{"key": 1}\n', r"step-0001.jsonl line 1 is not JSON"),
-        ("eval/step-0001-sampled.jsonl", '{"audit": {}}\n{}\n', r"step-0001-sampled.jsonl line 1: this is no saved"),
+        ("config.json", "[]", r"config\.json is not a JSON object; mend or remove that file"),
         ("notes.txt", "", "is it a run directory"),
     ],
 )

@@ -1,4 +1,6 @@
-"""A run one of whose envs does not come back from a step goes on without it; a run whose folder is gone ends."""
+"""A run one of whose envs does not come back from a step goes on without it, as it does with damaged records; a run
+whose folder is gone ends.
+"""
 
 import pytest
 
@@ -52,6 +54,30 @@ def test_a_run_whose_folder_was_moved_ends_at_its_next_write_and_goes_on_from_th
         assert len(read_jsonl(elsewhere / "metrics.jsonl")) == 2
         run_training(config, elsewhere, resume=True, quiet=True)
     assert [record["step"] for record in read_jsonl(elsewhere / "metrics.jsonl")] == [1, 2, 3, 4]
+
+
+def test_a_run_with_damaged_records_goes_on_and_says_what_is_left_out(tmp_path, capsys):
+    run_dir = tmp_path / "run"
+    with TinyPolicyServer(tiny_chat_model_folder(tmp_path / "model")) as server:
+
+        def train(steps):
+            settings = {"eval.scenarios": 2, "eval.baselines": "none", "warm_start.steps": 2, "steps": steps}
+            run_training(tiny_run(tmp_path / "model", server.url, **settings), run_dir, resume=True, quiet=False)
+            return capsys.readouterr().out
+
+        train(2)
+        damaged = [run_dir / "metrics.jsonl", run_dir / "warmstart.jsonl", *run_dir.glob("*/*sampled.js*")]
+        damaged += run_dir.glob("trajectories/*.jsonl")
+        assert len(damaged) == 2 + 4 + 2
+        for path in damaged:
+            path.write_bytes(b"\xff\x00\n" + path.read_bytes())
+        said = "".join(train(3).split())
+    page = (run_dir / "report.html").read_text()
+    for path in damaged:
+        if not path.name.startswith("after-"):  # the policy of step 3 took the place of the one of step 2
+            assert f"leftout:{path}" in said or path.parent.name == "trajectories"
+            assert f"Left out: {path}" in page
+    assert [record["step"] for record in read_jsonl(run_dir / "metrics.jsonl", [])] == [1, 2, 3]
 
 
 def reward(group):
