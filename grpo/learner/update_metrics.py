@@ -5,6 +5,7 @@ It is checked after the step's update and before its checkpoint: a step that fai
 its trajectories.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -116,6 +117,12 @@ def _divergences(row: RowStatistics) -> list[float]:
 
 def _exp(value: float) -> float:
     return math.exp(min(value, MAX_EXPONENT))
+
+
+def mean_distance(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> float:
+    """Of the log-probabilities of the same tokens, row by row, in nats a token."""
+    pairs = zip(itertools.chain(*before), itertools.chain(*after), strict=True)
+    return fmean(abs(one - other) for one, other in pairs)
 
 
 def check_gap(metrics: Mapping[str, float], max_gap: float, step: int) -> None:

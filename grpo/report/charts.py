@@ -6,7 +6,7 @@ classes (``c0`` to ``c4``); hovering is done by the page's script from ``data-po
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +44,11 @@ class Range:
     after: tuple[float, float, float] | None
 
 
-def line_chart(series: Sequence[Series], *, percent: bool = False) -> Markup:
-    """Curves over steps, with the values that the page's script shows; with ``percent`` they are shares, 0 to 100 %."""
+def line_chart(series: Sequence[Series], *, percent: bool = False, marks: Mapping[float, str] | None = None) -> Markup:
+    """Curves over steps, with the values that the page's script shows; with ``percent`` they are shares, 0 to 100 %.
+
+    ``marks`` has steps at which something began, and what.
+    """
     ys = [y for one in series for _, y in one.points]
     ticks = _SHARES if percent else nice_ticks(min(ys), max(ys))
     xs, columns = sorted({x for one in series for x, _ in one.points}), [dict(one.points) for one in series]
@@ -66,6 +69,10 @@ def line_chart(series: Sequence[Series], *, percent: bool = False) -> Markup:
         if len(one.points) <= MAX_DOTS:
             for x, y in one.points:
                 parts.append(_element("circle", class_=f"dot c{index}", cx=place_x(x), cy=place_y(y), r=2.6))
+    for x, what in (marks or {}).items():
+        line = _element("line", x1=place_x(x), x2=place_x(x), y1=TOP, y2=HEIGHT - BOTTOM)
+        label = _text(place_x(x) + 3, TOP + 9, what, "start")
+        parts.append(_element("g", _element("title", f"from step {x:g}: {what}") + line + label, class_="mark"))
     parts.append(_element("line", class_="cursor", x1=0, x2=0, y1=TOP, y2=HEIGHT - BOTTOM))
     hover = {
         "x": [round(place_x(x), 1) for x in xs],

@@ -29,6 +29,8 @@ from grpo.runs.evaluations import (
 from grpo.types import Episode
 from judges.common.files import Record, read_json, read_jsonl
 
+WHOSE = {AFTER: "the trained policy", BEFORE: "the policy before GRPO (a longer warm start helps)"}
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -128,15 +130,20 @@ def compare(run: Run, how: str, metric: ShownMetric, cut: str = "") -> Measure |
 
 
 def better_scripts(run: Run) -> list[str]:
-    """A sentence about each baseline that knows no answers and is better than the policy after GRPO, beyond chance."""
+    """A sentence about each baseline that knows no answers and is better than the policy, beyond chance: than the one
+    after GRPO, or before where that is all there is.
+    """
     found = beside_baselines(run.evaluated)
-    own = next((found[label] for label in found if label.startswith(f"{AFTER}-")), [])
+    policy, own = next(
+        ((what, found[label]) for when, what in WHOSE.items() for label in found if label.startswith(f"{when}-")),
+        ("", []),
+    )
     said: list[str] = []
     for label, episodes in found.items():
         if (name := baseline_of(label)) and not run.summaries[label].get("knows_answers"):
             change = paired(REWARD, by_scenario(REWARD, own), by_scenario(REWARD, episodes))
             if change is not None and change.difference.direction == "up":
-                said.append(f"{name} is better than the trained policy on the same tasks: {change.said}.")
+                said.append(f"{name} is better than {policy} on the same tasks: {change.said}.")
     return said
 
 

@@ -15,6 +15,7 @@ from grpo.report.episodes import MAX_EPISODES, Episodes, Source, within_limit
 from grpo.report.page import Page, settings
 from grpo.report.run import Run, better_scripts, compare, conclusion, episodes_in
 from grpo.report.transcripts import Pair, choose_pairs
+from grpo.runs.diagnosis import MOVED, diagnose
 from grpo.runs.evaluations import AFTER, BEFORE, GREEDY, SAMPLED, baseline_of, beside_baselines, label_of
 from grpo.runs.retention import step_of
 from grpo.statistics import slice_order
@@ -78,6 +79,16 @@ CURVES: tuple[tuple[str, bool, tuple[tuple[str, str], ...]], ...] = (
 )
 """Charts: a title, whether it is of shares, and metrics with their labels."""
 
+SUSPECT = (
+    ("Groups without spread", True, (("groups/zero_variance_share", "their members have equal rewards"),)),
+    ("Same words", True, (("actions/top_share", "share of turns that say what most say"),)),
+    ("Giving up", True, (("episodes/idle_share", "share of episodes"),)),
+    ("Cut turns", True, (("turns/cut_share", "for their length"),)),
+    ("How far a step moves the policy", False, ((MOVED, "mean |change of a log-probability|, nats a token"),)),
+    ("Turns an episode", False, (("tokens/calls_mean", "calls of the policy"),)),
+)
+"""More of them, drawn where a diagnosis is of their metric."""
+
 
 PLAYERS = (("with", "model"), ("behind", "agent"))
 """Who plays in a run, for its title, by the settings that name them."""
@@ -124,6 +135,7 @@ def training_page(run: Run, name: str) -> Page:
         lost = counted(failed, "episode")
         page.warnings.append(f"{lost} failed in the harness: counted, and left out of every mean.")
     page.warnings += better_scripts(run)
+    page.warnings += [f"From step {one.step}, {one.name}: {one.text}." for one in diagnose(run.steps)]
     left_out = _add_episodes(run, page.episodes)
     page.sections["audits"] = page.episodes.audit_section()
     page.warnings += page.episodes.audit_warnings() + left_out + [f"Left out: {what}" for what in run.damaged]
@@ -209,13 +221,16 @@ def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[dict[s
 def _curves(run: Run) -> list[tuple[str, str, Markup]]:
     """Title, last value where there is one curve, and drawing."""
     drawn: list[tuple[str, str, Markup]] = []
-    for title, is_share, keys in CURVES:
+    found = diagnose(run.steps)
+    suspect = [chart for chart in SUSPECT if chart[2][0][0] in {one.metric for one in found}]
+    for title, is_share, keys in (*CURVES, *suspect):
         series = [one for key, label in keys if (one := _series(run.steps, key, label)).points]
         if series and keys[0][0] == "reward/mean":
             series += _best_script(run, series[0])
         if series:
             last = "" if len(series) > 1 else short_number(series[0].points[-1][1])
-            drawn.append((title, last, line_chart(series, percent=is_share)))
+            marks = {float(one.step): one.name for one in found if one.metric in dict(keys)}
+            drawn.append((title, last, line_chart(series, percent=is_share, marks=marks)))
     loss = _series(run.warm_start, "loss", "imitation loss")
     if loss.points:
         drawn.append(("Warm start: imitation loss", short_number(loss.points[-1][1]), line_chart([loss])))

@@ -1,6 +1,6 @@
 """What a step trains on, how it came about, and what is logged of it."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
@@ -13,9 +13,6 @@ from grpo.settings import RolloutSettings
 from grpo.training.rewards import verifiable_class
 from grpo.types import Episode, Group
 from judges.reliability.agreement import PairCounts, count_pairs
-
-MANY_CUT_TURNS = 0.05
-"""Share of turns that end for their length above which a step says so: a policy that still learns rambles at times."""
 
 
 @dataclass(slots=True)
@@ -81,6 +78,10 @@ class Batch:
             metrics["reward/used_std"] = fmean([pstdev(group.rewards) for group in self.groups])
         if audited := sum(episode.audit is not None for episode in whole):
             metrics["answer/audited"] = float(audited)
+        metrics |= self._idle()
+        said = Counter(tuple(call.sampled_ids) for episode in whole for call in episode.calls if call.sampled_ids)
+        if said and len(self.rewarded) > 1:
+            metrics["actions/top_share"] = max(said.values()) / said.total()
         if (accuracy := self._agreement().accuracy) is not None:
             metrics["judge/disagreement"] = 1.0 - accuracy
         if self.judge_cost_usd is not None:
@@ -89,20 +90,14 @@ class Batch:
             metrics["answer/cost_usd"] = self.answer_cost_usd
         return metrics
 
-    def remarks(self, rollout: RolloutSettings, earlier: Iterable[Mapping[str, float]] = ()) -> list[str]:
+    def remarks(self, rollout: RolloutSettings, *, is_first: bool) -> list[str]:
         """What a user should know of the step: what was cut, and why there is nothing to learn from it.
 
         Args:
             rollout: The run's settings, which the remarks name.
-            earlier: Metrics of the steps before; cut turns are told of once, and again when their share has doubled.
+            is_first: Of the run: what an agent of the user's asked is drawn.
         """
-        found, told = context_full(self.sampled, rollout.max_tokens), list(earlier)
-        turns, cut_turns = sum(e.num_turns for e in self.sampled), sum(e.cut_turns for e in self.sampled)
-        if cut_turns > _told_share(step.get("turns/cut_share", 0.0) for step in told) * turns:
-            found.append(
-                f"{cut_turns} of {turns} turns were cut for their length (rollout.max_turn_tokens = "
-                f"{rollout.max_turn_tokens}), and the env read what there was of them; raise it, or ask for short turns"
-            )
+        found = context_full(self.sampled, rollout.max_tokens)
         if not self.groups:
             small = sum(len(group.episodes) < 2 for group in self.rewarded)
             reasons = {
@@ -118,9 +113,30 @@ class Batch:
                 "a warm start (warm_start.steps; of your own agent with --warm-start-model, too), or a denser reward "
                 "(the env's, or --reward)"
             )
-        if not told and (lines := captured(self.sampled)):
+        if is_first and (lines := captured(self.sampled)):
             found.append("\n".join(lines))
         return found
+
+    def _idle(self) -> dict[str, float]:
+        """The share of episodes that give up, and what they earn above others of their group that fail.
+
+        One gives up that says it does not know, or ends after one turn while others of its group play on. There is
+        nothing to say where the env tells no success.
+        """
+        idle, differences = 0, list[float]()
+        scored = [group for group in self.rewarded if all("success" in e.metrics for e in group.episodes)]
+        for group in scored:
+            earned: dict[bool, list[float]] = {True: [], False: []}
+            most = max((episode.num_turns for episode in group.episodes), default=0)
+            for episode, reward in zip(group.episodes, group.rewards, strict=True):
+                if not episode.metrics["success"]:
+                    gives_up = episode.metrics.get("dont_know", 0.0) > 0 or episode.num_turns == 1 < most
+                    earned[gives_up].append(reward)
+            idle += len(earned[True])
+            if all(earned.values()):
+                differences.append(fmean(earned[True]) - fmean(earned[False]))
+        share = {"episodes/idle_share": idle / sum(len(group.episodes) for group in scored)} if scored else {}
+        return share | ({"reward/idle_advantage": fmean(differences)} if differences else {})
 
     def _agreement(self) -> PairCounts:
         """How the judge's scores order what the env could verify; no pairs where no judge was asked."""
@@ -129,12 +145,3 @@ class Batch:
             judged = [episode for episode in group.episodes if "ruler_score" in episode.metrics]
             counts += count_pairs([verifiable_class(e) for e in judged], [e.metrics["ruler_score"] for e in judged])
         return counts
-
-
-def _told_share(shares: Iterable[float]) -> float:
-    """The share of cut turns above which a step says so, after steps with these ``shares``."""
-    bound = MANY_CUT_TURNS
-    for share in shares:
-        if share > bound:
-            bound = 2 * share
-    return bound

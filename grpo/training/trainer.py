@@ -32,10 +32,11 @@ from grpo.episodes.tasks import TaskStream
 from grpo.errors import FullGpuError, TrainingError
 from grpo.learner.segments import Segment
 from grpo.learner.update import computed_rows, update_config, update_policy
-from grpo.learner.update_metrics import check_gap
+from grpo.learner.update_metrics import check_gap, mean_distance
 from grpo.machine.hardware import current_rss_gb
 from grpo.machine.models import ResolvedModel
 from grpo.runs.checkpoint import Begun, Checkpoints, TrainState, newest_checkpoint
+from grpo.runs.diagnosis import FIRST_STEPS, MOVED, diagnose
 from grpo.runs.directory import RunDirectory
 from grpo.runs.evaluations import AFTER, BEFORE, forget_after, is_final
 from grpo.runs.model_card import name_base_model, write_card
@@ -246,11 +247,14 @@ class Trainer:
         began = Began.now()
         batch = self._play(self.batches.next(self.step, self.sampler.policy, self.config.steps))
         write_episodes(self.run.trajectories(self.step + 1), batch.sampled)
-        for remark in batch.remarks(self.config.rollout, self.run.metrics()):
+        for remark in batch.remarks(self.config.rollout, is_first=self.step == 0):
             self.display.note(f"step {self.step + 1}: {remark}")
         metrics = self._finish_step(log, began, batch.metrics() | self._update(batch.segments))
         if metrics.get("answer/audit_disagreement") and (warning := newest_audits_warning(self.run.metrics())):
             self.display.note(f"step {self.step}: Warning: {warning}")
+        for finding in diagnose(self.run.metrics()):
+            if finding.step == self.step:
+                self.display.note(f"step {self.step}: {finding.name}: {finding.text}")
         self._show(batch.sampled)
         return metrics
 
@@ -300,10 +304,14 @@ class Trainer:
             self.turns.train()
         began = time.monotonic()
         seed = derive_seed(self.config.seed, "updates", self.step)
+        looked_at = computed[:1] if self.step < FIRST_STEPS else []
+        before = self.engine.logprobs(looked_at) if looked_at else []
         try:
             with self.display.progress(f"update {self.step + 1}:", len(computed)) as bar:
                 metrics = update_policy(self.engine, rows, update, seed=seed, on_rows=bar.update)
             check_gap(metrics, self.config.loss.max_gap, self.step + 1)
+            if looked_at:
+                metrics[MOVED] = mean_distance(before, self.engine.logprobs(looked_at))
         except FullGpuError:
             raise
         except TrainingError:
