@@ -121,10 +121,11 @@ class Watchdog(Closeable):
     Args:
         say: Is called with a line for people, in a thread of its own.
         folder: Gets `FILE_NAME`, which is removed at the end.
+        doing: Tells what the command does meanwhile, in lines for people.
     """
 
-    def __init__(self, say: Callable[[str], None], folder: Path):
-        self._say = say
+    def __init__(self, say: Callable[[str], None], folder: Path, doing: Callable[[], list[str]] = list):
+        self._say, self._doing = say, doing
         self._path = folder / FILE_NAME
         self._patience = PATIENCE_SECONDS
         self._named: dict[Part, Waiting] = {}
@@ -155,7 +156,7 @@ class Watchdog(Closeable):
             if now >= written + WRITE_SECONDS:
                 written = now
                 with suppress(OSError):  # a full disk is told by whoever has something to keep
-                    write_json(self._path, state(waiting, now))
+                    write_json(self._path, state(waiting, now) | {"doing": self._doing()})
 
     def _look(self, waiting: list[Waiting], now: float) -> None:
         for part, named in list(self._named.items()):

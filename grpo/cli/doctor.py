@@ -25,6 +25,7 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 
 
 @click.command(epilog="Example: grpo-doctor --env EmailSearch-v0 --recipe email-cpu --quick")
+@click.argument("run", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @setting_options(
     TrainConfig,
     *("env", "env_kwargs", "env_import", "agent", "agent_python", "model", "device", "reward", "judge.model"),
@@ -45,6 +46,7 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects: name, status, found.")
 @explained()
 def doctor(
+    run: Path | None,
     given: dict[str, Any],
     recipe: str | None,
     run_dir: Path,
@@ -55,6 +57,9 @@ def doctor(
     as_json: bool,
 ) -> None:
     """Check what a run needs. Every failure says what to do, and makes the exit status 1.
+
+    With RUN, the folder of a run that goes on or is over, that run alone is looked at: what it does now, and which of
+    the known ways in which training goes nowhere its metrics show.
 
     Without --env no env is checked. With --agent two episodes of a task are played with who would show it how, and what
     was captured is drawn. With --rollouts ids, masks, log-probabilities and transcript are held against each other.
@@ -74,6 +79,10 @@ def doctor(
             from grpo.doctor.rollouts import check_file
 
             checks = examine([("rollouts", lambda: check_file(rollouts, config, max_gap, computes=not quick))])
+        if run is not None:
+            from grpo.doctor.run_check import check_run
+
+            checks = check_run(run)
         for result in checks:
             results.append(result)
             if not as_json:

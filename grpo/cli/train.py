@@ -120,7 +120,7 @@ def run_training(
         RunDirectory.open(directory, config, resume=resume) as run,
         ExitStack() as at_the_end,
         display,
-        Watchdog(display.note, run.root),
+        Watchdog(display.note, run.root, display.doing),
     ):
         config = run.config
         found = newest_checkpoint(run.checkpoints)

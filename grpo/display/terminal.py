@@ -136,6 +136,10 @@ class Display(Closeable):
         self._redraw()
         return bar
 
+    def doing(self) -> list[str]:
+        """What the open bars say."""
+        return [f"{bar.description} {bar.status()}" for bar in list(self._bars) if not bar.is_closed]
+
     def step(
         self,
         metrics: Mapping[str, Any],

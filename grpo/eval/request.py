@@ -155,7 +155,7 @@ def _play(
     marker = None if config.answer_judge.model is None else Marker(config.answer_judge, results.root)
     with (
         Display(stderr=True, quiet=quiet) as display,
-        Watchdog(display.note, results.root),
+        Watchdog(display.note, results.root, display.doing),
         display.progress("episodes", len(episodes), EvaluationProgress) as progress,
         EnvWorkers(config.env_workers, config.env_import, display.note, stay=agent.needs_env) as workers,
         EnvPool(config.env, saved["env_kwargs"], workers, agent.env_thread, PATIENCE_SECONDS) as pool,

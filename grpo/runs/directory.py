@@ -29,6 +29,17 @@ from judges.common.files import (
 _LOCK = ".lock"
 
 
+def is_in_use(root: Path) -> bool:
+    """Whether a process works on the run of this directory."""
+    try:
+        locked(root / _LOCK, wait=False).close()
+    except BlockingIOError:
+        return True
+    except OSError:  # whoever may not write there cannot know
+        pass
+    return False
+
+
 class RunDirectory(Closeable):
     """Paths of a run and its lock; create it with ``open``."""
 

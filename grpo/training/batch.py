@@ -90,7 +90,7 @@ class Batch:
             metrics["answer/cost_usd"] = self.answer_cost_usd
         return metrics
 
-    def remarks(self, rollout: RolloutSettings, *, is_first: bool) -> list[str]:
+    def remarks(self, rollout: RolloutSettings, *, is_first: bool = False) -> list[str]:
         """What a user should know of the step: what was cut, and why there is nothing to learn from it.
 
         Args:
@@ -124,7 +124,9 @@ class Batch:
         nothing to say where the env tells no success.
         """
         idle, differences = 0, list[float]()
-        scored = [group for group in self.rewarded if all("success" in e.metrics for e in group.episodes)]
+        scored = [
+            group for group in self.rewarded if group.episodes and all("success" in e.metrics for e in group.episodes)
+        ]
         for group in scored:
             earned: dict[bool, list[float]] = {True: [], False: []}
             most = max((episode.num_turns for episode in group.episodes), default=0)

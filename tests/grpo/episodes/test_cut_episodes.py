@@ -1,6 +1,7 @@
 """Episodes that we cut because their context was full: where every step costs, being cut must not pay."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 
 from grpo.agents.playing import PolicyAgents
@@ -8,12 +9,10 @@ from grpo.config import load_config
 from grpo.display.terminal import Display
 from grpo.ending import Ending
 from grpo.envs.pool import EnvPool
-from grpo.episodes.record import write_episodes
 from grpo.episodes.tasks import TaskStream
 from grpo.learner.segments import segments_of
 from grpo.settings import RolloutSettings
 from grpo.training.batches import Batches
-from grpo.training.demonstrations import Demonstrations, from_episodes
 from grpo.training.rewards import EnvReward, FunctionReward
 from tests.support.batches import unfinished_step
 from tests.support.policies import ByteChat, Says, always
@@ -112,43 +111,26 @@ def test_a_step_without_a_difference_says_what_to_do():
     assert walked((False, UP), (False, RIGHT)).remarks(ROLLOUT) == []
 
 
-def test_a_step_of_whose_turns_many_were_cut_says_so():
+def test_turns_that_were_cut_are_counted():
     short = ROLLOUT.model_copy(update={"max_turn_tokens": 30})  # 30 bytes hold no whole call
     batch = walked((False, UP), (False, DOWN), rollout=short)
     assert batch.metrics()["turns/cut_share"] == 1.0
-    remark, _no_difference = batch.remarks(short)
-    assert remark.startswith("8 of 8 turns were cut for their length (rollout.max_turn_tokens = 30)")
     assert walked((False, UP), (False, RIGHT)).metrics()["turns/cut_share"] == 0.0
 
 
-def with_cut_turns(episode, count):
-    reasons = ["length" if number < count else "stop" for number in range(len(episode.calls))]
-    return replace(episode, calls=[replace(c, finish_reason=r) for c, r in zip(episode.calls, reasons, strict=True)])
-
-
-def test_cut_turns_are_told_of_once_and_again_when_their_share_has_doubled():
-    short = ROLLOUT.model_copy(update={"max_turn_tokens": 30})
-    batch = walked((False, UP), (False, DOWN), rollout=short)
-    ended = batch.sampled[0]
-    batch.sampled = [with_cut_turns(ended, cut) for cut in (1, 0, 0, 0)]  # of 4 x 4 turns: 6 %
-
-    def told(*shares):
-        said = batch.remarks(short, [{"reward/mean": 0.0}, *({"turns/cut_share": share} for share in shares)])
-        return [remark.partition(" turns")[0] for remark in said if "cut for their length" in remark]
-
-    assert told() == told(0.0, 0.05) == ["1 of 16"]
-    assert told(0.06) == told(0.06, 0.0, 0.0) == []
-    batch.sampled = [with_cut_turns(ended, cut) for cut in (2, 0, 0, 0)]  # 12.5 %
-    assert told(0.06) == told(0.06, 0.11) == ["2 of 16"]
-    assert told(0.06, 0.13) == told(0.07) == []
-
-
-def test_cut_episodes_are_not_imitated_however_high_their_reward(tmp_path):
-    batch = walked((False, UP), (True, UP), (False, RIGHT))
-    path = tmp_path / "step-0001.jsonl"
-    write_episodes(path, batch.sampled)
-    found = Demonstrations(2400)
-    from_episodes(found, [path], ByteChat(), same_model=True, best_per_scenario=1)
-    (row,) = segments_of(batch.sampled[0], 1.0)
-    assert [(r.ids, r.action_mask) for kept in found.kept for r in kept.rows] == [(row.ids, row.action_mask)]
-    assert found.left_out["ended: context_full"] == 1
+def test_how_alike_turns_are_and_what_giving_up_earns_is_counted():
+    tasks = walked((False, UP), (False, UP), (False, RIGHT)), walked((False, RIGHT), (False, RIGHT), (False, DOWN))
+    batch = replace(tasks[0], rewarded=[*tasks[0].rewarded, *tasks[1].rewarded])
+    batch.sampled = [*tasks[0].sampled, *tasks[1].sampled]
+    said = Counter(tuple(call.sampled_ids) for episode in batch.sampled for call in episode.calls)
+    assert batch.metrics()["actions/top_share"] == max(said.values()) / said.total() < 1.0
+    assert "actions/top_share" not in tasks[0].metrics(), "of one task all may say the same"
+    assert "episodes/idle_share" not in batch.metrics(), "the env tells no success"
+    (first, second), rewards = batch.rewarded, ((0.0, -1.0, 2.0), (0.5, 0.0, -0.5))
+    for group, earned, solved in ((first, rewards[0], (0, 0, 1)), (second, rewards[1], (0, 0, 0))):
+        for episode, reward, one in zip(group.episodes, earned, solved, strict=True):
+            episode.reward, episode.metrics["success"] = reward, float(one)
+    first.episodes[0].metrics["dont_know"] = second.episodes[0].metrics["dont_know"] = 1.0
+    metrics = batch.metrics()
+    assert metrics["episodes/idle_share"] == 2 / 6
+    assert metrics["reward/idle_advantage"] == ((0.0 - -1.0) + (0.5 - -0.25)) / 2
