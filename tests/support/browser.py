@@ -38,9 +38,9 @@ class Page:
         messages: What the page logged, what it was refused by its content security policy, and its exceptions.
     """
 
-    def __init__(self, path: Path, profile: Path, fragment: str = ""):
+    def __init__(self, page: Path | str, profile: Path, fragment: str = ""):
         self.messages: list[str] = []
-        self._url = path.absolute().as_uri() + fragment
+        self._url = (page if isinstance(page, str) else page.absolute().as_uri()) + fragment
         self._profile = profile
         self._numbers = itertools.count(1)
         self._events: list[str] = []
