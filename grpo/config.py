@@ -119,6 +119,9 @@ class TrainConfig(AgentSettings):
         ge=1,
         description="newest checkpoints that are kept, besides the first and the best by held-out score",
     )
+    keep_trajectories: Annotated[int | None, AtResume.FREE] = Field(
+        default=None, ge=1, description="newest steps whose episodes are kept; null: all"
+    )
 
     rollout: RolloutSettings = RolloutSettings()
     judge: JudgeSettings = JudgeSettings()

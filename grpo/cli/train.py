@@ -44,7 +44,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
         "answer_judge.api_base",
         "init_adapter",
     ),
-    *("warm_start.model", "server.urls", "engine", "tinker.url", "track"),
+    *("warm_start.model", "server.urls", "engine", "tinker.url", "track", "keep_trajectories"),
     tasks=True,
 )
 @recipe_option

@@ -12,7 +12,7 @@ section 3).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import comb
 from statistics import fmean
 from typing import Any
@@ -22,6 +22,8 @@ from grpo.episodes.marking import METRICS
 from grpo.statistics import column_means, observed_interval, slice_means
 from grpo.types import Episode
 
+TOLD = 3
+"""How many kinds of failure are told."""
 WORST = 5
 """How many scenarios are named as the worst."""
 
@@ -168,6 +170,17 @@ def _errors(episodes: Sequence[Episode]) -> list[dict[str, Any]]:
         {"ending": kind[0], "error": kind[1], "count": count, "first": first[kind]}
         for kind, count in counts.most_common(10)
     ]
+
+
+def failures(episodes: Sequence[Episode]) -> list[str]:
+    """What went wrong in episodes, in a line for each of the most frequent kinds; a full context is no failure."""
+    return list(map(told, _errors([e for e in episodes if e.ending is not Ending.CONTEXT_FULL])[:TOLD]))
+
+
+def told(error: Mapping[str, Any]) -> str:
+    """One of a summary's ``errors``, in a line."""
+    first = "first " if error["count"] > 1 else ""
+    return f"{error['count']} x {error['ending']}: {error['error']} [{first}{error['first']}]"
 
 
 def _worst(episodes: Sequence[Episode]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from grpo.display.metrics import CORRECT, REWARD, RunningMean, ShownMetric, coun
 from grpo.display.terminal import Bar, Display
 from grpo.ending import Ending
 from grpo.episodes.player import PlannedEpisode
+from grpo.episodes.summary import told
 from grpo.statistics import slice_order
 from grpo.types import Episode
 
@@ -94,8 +95,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     title = f"{summary['agent']} on {summary['env']}{split}; in brackets 95 % intervals, clustered by scenario"
     Display().table(title, ["", ""], list(table_rows(summary)))
     for entry in summary["errors"][:5]:
-        first = "first " if entry["count"] > 1 else ""
-        click.echo(f"{entry['count']} x {entry['ending']}: {entry['error']} [{first}{entry['first']}]")
+        click.echo(told(entry))
     if summary["model"] and summary["metrics"].get("tokens/calls_mean", {}).get("mean") == 0:
         where = "model.base_url (OPENAI_BASE_URL and ANTHROPIC_BASE_URL for a program)"
         click.echo(f"No request came to the model of --model; the agent is to send them to {where}")

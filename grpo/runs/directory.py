@@ -5,6 +5,7 @@ judge-rubric.txt  report.html
 """
 
 import json
+import re
 import shlex
 import time
 from pathlib import Path
@@ -27,6 +28,7 @@ from judges.common.files import (
 )
 
 _LOCK = ".lock"
+_STEP = re.compile(r"step-(\d+)(-[a-z]+)?$")
 
 
 def is_in_use(root: Path) -> bool:
@@ -100,6 +102,12 @@ class RunDirectory(Closeable):
     def trajectories(self, step: int) -> Path:
         """Trajectories of a training step."""
         return self.root / "trajectories" / f"step-{step:04d}.jsonl"
+
+    def drop_trajectories(self, before: int) -> None:
+        """Remove the episodes of the steps before, and of the evaluations between them; their metrics stay."""
+        for path in (*self.root.glob("trajectories/step-*.jsonl"), *self.root.glob("eval/step-*.jsonl")):
+            if (found := _STEP.match(path.stem)) and int(found[1]) < before:
+                path.unlink()
 
     def close(self) -> None:
         """Release the lock."""

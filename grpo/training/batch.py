@@ -7,7 +7,7 @@ from statistics import fmean, pstdev
 from grpo.display.capture import captured, context_full
 from grpo.display.metrics import counted
 from grpo.ending import Ending
-from grpo.episodes.summary import step_means
+from grpo.episodes.summary import failures, step_means
 from grpo.learner.segments import Segment
 from grpo.settings import RolloutSettings
 from grpo.training.rewards import verifiable_class
@@ -97,7 +97,7 @@ class Batch:
             rollout: The run's settings, which the remarks name.
             is_first: Of the run: what an agent of the user's asked is drawn.
         """
-        found = context_full(self.sampled, rollout.max_tokens)
+        found = [*context_full(self.sampled, rollout.max_tokens), *failures(self.sampled)]
         if not self.groups:
             small = sum(len(group.episodes) < 2 for group in self.rewarded)
             reasons = {

@@ -31,7 +31,7 @@ from grpo.envs.workers import EnvWorkers
 from grpo.episodes.marking import Marker
 from grpo.episodes.player import Agent, Player, planned_episodes
 from grpo.episodes.record import write_episodes
-from grpo.episodes.summary import summarise
+from grpo.episodes.summary import failures, summarise
 from grpo.episodes.tasks import evaluation_tasks
 from grpo.errors import EnvError, JudgeFailure, ServerDiedError
 from grpo.runs.directory import RunDirectory
@@ -222,7 +222,7 @@ class HeldOutEvaluation:
         return lambda task: player.all(planned_episodes([task], spec.samples, "evaluation", spec.seed), on_done=on_done)
 
     def _check(self, spec: EvalSpec, episodes: Sequence[Episode]) -> None:
-        """Refuse an evaluation that says too little.
+        """Refuse an evaluation that says too little, and tell of episodes that failed.
 
         Raises:
             JudgeFailure: A judge failed on too many answers, or its money is spent: what a rule can decide alone would
@@ -239,6 +239,8 @@ class HeldOutEvaluation:
         if not any(episode.ending.counted for episode in episodes):
             first = episodes[0].error if episodes else "no episode was asked for"
             raise EnvError(f"evaluation {spec.label!r}: all {len(episodes)} episodes failed; the first: {first}")
+        for what in failures(episodes):
+            self.display.note(f"{spec.label}: {what}")
 
 
 def _what(tasks: dict[EvalSpec, list[Task]]) -> str:

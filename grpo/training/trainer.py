@@ -247,6 +247,8 @@ class Trainer:
         began = Began.now()
         batch = self._play(self.batches.next(self.step, self.sampler.policy, self.config.steps))
         write_episodes(self.run.trajectories(self.step + 1), batch.sampled)
+        if self.config.keep_trajectories is not None:
+            self.run.drop_trajectories(self.step + 2 - self.config.keep_trajectories)
         for remark in batch.remarks(self.config.rollout, is_first=self.step == 0):
             self.display.note(f"step {self.step + 1}: {remark}")
         metrics = self._finish_step(log, began, batch.metrics() | self._update(batch.segments))
