@@ -158,7 +158,7 @@ TRAINING = [
     Fault("the server answers nothing for a minute", lambda w: w.for_a_while("hang", LONGER), NAMED),
     Fault("the server answers 500 for 15 s", lambda w: w.for_a_while("500"), r"is out|answers again|500"),
     Fault("the server drops connections for 15 s", lambda w: w.for_a_while("drop"), r"is out|answers again|does not answer"),
-    Fault("the server answers a page for 15 s", lambda w: w.for_a_while("garbage"), r"is out|answers again|page|html"),
+    Fault("the server answers a page for 15 s", lambda w: w.for_a_while("garbage"), r"no completion", ends=True),
     Fault("the server refuses the key", lambda w: w.for_a_while("401", 30.0), r"401", ends=True),
     Fault("vLLM is killed", lambda w: w.signal_server("vllm_main", signal.SIGKILL), r"restarted", own=True),
     Fault("vLLM's engine is killed", lambda w: w.signal_server("EngineCore", signal.SIGKILL), r"restarted", own=True),
@@ -192,7 +192,7 @@ TRAINING = [
 AGENT = ("--agent", "tests.faults.parts:agent")
 APART = (*AGENT, "--agent-python", sys.executable)
 OF_AN_AGENT = [
-    Fault("the agent raises", lambda w: w.part("agent raise"), r"a fault of the agent|failed|crash", more=AGENT),
+    Fault("the agent raises", lambda w: w.part("agent raise"), r"a fault of the agent", more=AGENT),
     Fault("the agent hangs for a minute", lambda w: w.part("agent hang", LONGER), r"", more=AGENT),
     Fault("the agent ends its interpreter", lambda w: w.part("agent die"), r"ended|interpreter|lost|failed", more=APART),
     Fault("the agent crashes its interpreter", lambda w: w.part("agent crash"), r"ended|interpreter|lost|failed", more=APART),
@@ -287,6 +287,7 @@ class Campaign:
         deadline = time.monotonic() + 15.0
         while time.monotonic() < deadline and (processes_in(*sessions) or _left_behind() - before):
             time.sleep(0.5)
+        shutil.rmtree(folder, ignore_errors=True)
         row.left = [*processes_in(*sessions).values(), *(_left_behind() - before)]
         return row
 
@@ -381,6 +382,7 @@ def main() -> None:
     parser.add_argument("--places", type=int, default=3, help="how many places in time")
     parser.add_argument("--folder", type=Path, help="where runs lie: a small file system, for those with a full disk")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what is started in the background ignores Ctrl-C
     share_cores()
     model = resolve_model(EMBEDDED_MODEL).path
     dtype = computing_dtype("auto", "cpu", model).dtype
