@@ -102,7 +102,7 @@ def _looks(course: _Course) -> Iterator[tuple[str, str, str]]:
         yield (
             "no spread",
             "groups/zero_variance_share",
-            f"{share:.0%} of the groups of the newest {SPAN} steps have equal rewards, so they teach nothing. {why}",
+            f"{share:.0%} of the groups of the newest {SPAN} steps have equal rewards, so they teach nothing: {why}",
         )
     if (newest("actions/top_share") or 0.0) >= 0.9:
         yield (
