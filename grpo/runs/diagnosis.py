@@ -88,8 +88,7 @@ def _looks(course: _Course) -> Iterator[tuple[str, str, str]]:
     """Name, metric and text of each way that the newest step of a course shows."""
     newest, times, rise, now = course.newest, course.times, course.rise, course.now
 
-    if (newest("groups/zero_variance_share") or 0.0) >= 0.95:
-        share = newest("groups/zero_variance_share")
+    if newest("groups/zero_variance_share") == 1.0:
         why = (
             "the policy does these tasks, or fails them, whatever it samples: take harder or other tasks, or "
             "rollout.temperature above 1"
@@ -102,7 +101,7 @@ def _looks(course: _Course) -> Iterator[tuple[str, str, str]]:
         yield (
             "no spread",
             "groups/zero_variance_share",
-            f"{share:.0%} of the groups of the newest {SPAN} steps have equal rewards, so they teach nothing: {why}",
+            f"No group of the newest {SPAN} steps has rewards that differ, so nothing is learned: {why}",
         )
     if (newest("actions/top_share") or 0.0) >= 0.9:
         yield (

@@ -48,19 +48,20 @@ def test_a_run_is_watched_until_it_ends(tmp_path):
             wait_until(shows(f"run: EmailSearch-v0, {len(steps)} of "))
             assert "rollout 3: 5/8" in page.value(text("#now"))
             assert "! env: MyEnv-v0, step of train-7 has not moved for 61 s" in page.value(text("#now"))
-            rows = f"{IN_FRAME}.querySelectorAll('svg.chart').length"
-            wait_until(lambda: page.value(rows) > 3)
+            charts = f"({IN_FRAME}?.querySelectorAll('svg.chart') || []).length"
+            wait_until(lambda: page.value(charts) > 3)
             with (root / "metrics.jsonl").open("a") as log:
                 more = json.loads(steps[-1]) | {"turns/cut_share": 0.9, "step": len(steps) + 1}
                 log.write(json.dumps(more) + "\n")
             wait_until(shows(f"! cut turns: from step {len(steps) + 1}: 90%"))
-            wait_until(lambda: "cut turns" in page.value(f"{IN_FRAME}.body.textContent"))
+            wait_until(lambda: "cut turns" in page.value(f"({IN_FRAME}?.body || {{}}).textContent || ''"))
             running.close()
             wait_until(shows("no process works on it"))
             assert page.messages == []
         assert command.wait(60) == 0
         assert f"No process works on {root} any more" in command.stdout.read()
     finally:
+        running.close()
         command.kill()
         command.wait()
         command.stdout.close()

@@ -13,14 +13,14 @@ from grpo.runs.diagnosis import diagnose
 FALLS, FLAT, RISES = [0.6, 0.6, 0.6, 0.5, 0.3, 0.2, 0.2], [0.5] * 7, [0.2, 0.3, 0.3, 0.4, 0.5, 0.6, 0.6]
 SHARE = {"groups/zero_variance_share": [0.4, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0]}
 WAYS = {
-    "no spread, for all fail": (SHARE | {"env/success": FLAT}, 4, "no spread", "97% of the groups .* a warm start"),
+    "no spread, for all fail": (SHARE | {"env/success": FLAT}, 5, "no spread", "No group of the newest 3 steps .* a warm start"),
     "no spread, for all succeed": (
-        {"groups/zero_variance_share": [0.4, 0.4, 0.5, 0.9, 0.9, 1.0, 1.0], "env/success": RISES},
+        {"groups/zero_variance_share": [0.4, 0.4, 0.5, 0.9, 1.0, 1.0, 1.0], "env/success": RISES},
         7,
         "no spread",
         "harder or other tasks",
     ),
-    "no spread, by the judge": (SHARE | {"judge/score": FLAT}, 4, "no spread", "the judge gives all members"),
+    "no spread, by the judge": (SHARE | {"judge/score": FLAT}, 5, "no spread", "the judge gives all members"),
     "one action": ({"actions/top_share": [0.2, 0.5, 0.9, 0.9, 0.95, 1, 1]}, 5, "one action", "92% of all turns"),
     "tools": ({"tokens/calls_mean": [3, 3, 3, 2, 1.5, 1, 1], "env/success": FALLS}, 6, "turns die out", "1.5 .* 3.0"),
     "growth": ({"tokens/completion_mean": [90, 100, 110, 150, 180, 220, 300], "env/success": FLAT}, 7, "growing answers", "100 to 233"),
@@ -61,7 +61,7 @@ def test_a_way_is_told_once_where_it_begins(way):
     assert re.search(said, found.text)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4])
 def test_runs_of_the_recipe_that_learned_are_not_accused(seed):
     runs = json.loads(Path(__file__).with_name("recipe_metrics.json").read_text())
     steps = steps_of(runs[str(seed)])
