@@ -33,12 +33,13 @@ _STEP = re.compile(r"step-(\d+)(-[a-z]+)?$")
 
 def is_in_use(root: Path) -> bool:
     """Whether a process works on the run of this directory."""
-    try:
-        locked(root / _LOCK, wait=False).close()
-    except BlockingIOError:
-        return True
-    except OSError:  # whoever may not write there cannot know
-        pass
+    if (root / _LOCK).exists():
+        try:
+            locked(root / _LOCK, wait=False).close()
+        except BlockingIOError:
+            return True
+        except OSError:  # whoever may not write there cannot know
+            pass
     return False
 
 

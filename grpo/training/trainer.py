@@ -252,9 +252,10 @@ class Trainer:
         for remark in batch.remarks(self.config.rollout, is_first=self.step == 0):
             self.display.note(f"step {self.step + 1}: {remark}")
         metrics = self._finish_step(log, began, batch.metrics() | self._update(batch.segments))
-        if metrics.get("answer/audit_disagreement") and (warning := newest_audits_warning(self.run.metrics())):
+        so_far = self.run.metrics()
+        if metrics.get("answer/audit_disagreement") and (warning := newest_audits_warning(so_far)):
             self.display.note(f"step {self.step}: Warning: {warning}")
-        for finding in diagnose(self.run.metrics()):
+        for finding in diagnose(so_far):
             if finding.step == self.step:
                 self.display.note(f"step {self.step}: {finding.name}: {finding.text}")
         self._show(batch.sampled)
