@@ -12,7 +12,7 @@ from grpo.errors import ConfigError
 from grpo.settings import LossSettings, OptimizerSettings
 
 WARM = "warm"
-"""The warm start itself: made once, evaluated, and begun from by all arms."""
+"""The warm start itself: made once for each seed, evaluated, and begun from by all arms."""
 
 TRL = "trl"
 """The arm whose steps TRL takes."""
@@ -38,23 +38,19 @@ class Plan:
         env: The env's id.
         recipe: A bundled name, a TOML file, or a run's ``config.json``.
         settings: On top of the recipe, in every arm.
-        minutes: Of each run, evaluations included; or None, with ``steps``.
-        steps: Of each run.
-        every: Steps from one evaluation to the next.
+        steps: Of a run of each arm.
         expert: The env's script that knows the answers.
     """
 
     env: str
     recipe: str | None
     settings: Mapping[str, Any]
-    minutes: float | None
-    steps: int | None
-    every: int
+    steps: Mapping[str, int]
     expert: str
 
-    def warm_start(self) -> TrainConfig:
-        """The run that makes the warm start and evaluates it."""
-        warm = self._config({"steps": 0, "minutes": None, "eval.every": 1})
+    def warm_start(self, seed: int) -> TrainConfig:
+        """The run that makes the warm start of a seed and evaluates it, beside the env's scripts."""
+        warm = self._config({"seed": seed, "steps": 0, "eval.baselines": "scripts"})
         if warm.warm_start.steps == 0:
             raise ConfigError(
                 "the arms need a warm start to begin from, but warm_start.steps = 0; choose a recipe that has one, or "
@@ -70,9 +66,7 @@ class Plan:
                 "seed": seed,
                 "init_adapter": str(warm),
                 "warm_start.steps": 0,
-                "eval.every": self.every,
-                "minutes": self.minutes,
-                **({"steps": self.steps} if self.steps is not None else {}),
+                "steps": self.steps[name],
                 **{key: measured[key] for key in ("dtype", "threads")},
                 **self._of_arm(name),
             }
@@ -97,7 +91,10 @@ class Plan:
         }.get(name, {})
 
     def _config(self, more: Mapping[str, Any]) -> TrainConfig:
-        return load_config(self.recipe, {"env": self.env, "eval.baselines": "none", **self.settings, **more})
+        return load_config(
+            self.recipe,
+            {"env": self.env, "minutes": None, "eval.every": 0, "eval.baselines": "none", **self.settings, **more},
+        )
 
 
 def check_trl(config: TrainConfig) -> None:

@@ -1,7 +1,6 @@
 """The benchmark of learning: all arms on a tiny model against a small real server, its table."""
 
 import json
-import re
 import runpy
 from functools import partial
 from types import SimpleNamespace
@@ -55,7 +54,7 @@ def measure(bench, tmp_path):
     (tmp_path / "recipe.toml").write_text(RECIPE)
     with TinyPolicyServer(tiny_chat_model_folder(tmp_path / "model")) as server:
 
-        def run(*arms, every, stopped, steps="2", more=()):
+        def run(*arms, stopped, steps=("2",), more=()):
             def play(arm, config, run):
                 played.append(run.name)
                 if run.name == stopped:
@@ -65,7 +64,7 @@ def measure(bench, tmp_path):
             played = []
             model = ("--set", f"server.urls={json.dumps([server.url])}", "--set", f"model={tmp_path / 'model'}")
             command = [str(tmp_path / "out"), "--env", LETTER_ENV, "--recipe", str(tmp_path / "recipe.toml"), *model]
-            lengths = ["--steps", steps, "--every", every, "--target", "0.5", "--expert", "oracle"]
+            lengths = ["--steps", *steps, "--expert", "oracle"]
             bench.main([*command, *lengths, "--arms", *arms, *more], play)
             return played
 
@@ -73,31 +72,20 @@ def measure(bench, tmp_path):
 
 
 def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_again(measure, tmp_path, capsys):
-    folder, run = tmp_path / "out", partial(measure, every="2", stopped="dagger-seed-0")
-    assert run(*PLAYED) == ["warm", *(f"{arm}-seed-0" for arm in PLAYED)]
-    assert run("grpo", more=("--seeds", "0", "1")) == ["grpo-seed-1"]
-    with pytest.raises(SystemExit, match=r"grpo-seed-0\.json is of other settings:\n  steps: 2 -> 3\nChoose another"):
-        run("grpo", steps="3")
-    with pytest.raises(SystemExit, match=r"warm\.json is of other settings:\n  lora\.alpha: 32 -> 8"):
+    folder, run = tmp_path / "out", partial(measure, stopped="dagger-seed-0")
+    assert run(*PLAYED, steps=("2", "grpo=1")) == ["warm-seed-0", *(f"{arm}-seed-0" for arm in PLAYED)]
+    assert run("grpo", steps=("1",), more=("--seeds", "0", "1")) == ["warm-seed-1", "grpo-seed-1"]
+    with pytest.raises(SystemExit, match=r"grpo-seed-0 is of other settings:\n  steps: 1 -> 3\nChoose another"):
+        run("grpo", steps=("3",))
+    with pytest.raises(SystemExit, match=r"warm-seed-0 is of other settings:\n  lora\.alpha: 32 -> 8"):
         run("grpo", more=("--set", "lora.alpha=8"))
 
-    starts = set()
     for arm in PLAYED:
-        result = json.loads((folder / "results" / f"{arm}-seed-0.json").read_text())
         records = read_jsonl(folder / f"{arm}-seed-0" / "metrics.jsonl")
-        assert [record["step"] for record in records] == [1, 2], "the one that was stopped went on"
-        evaluated = {"dagger": [0, 1, 2], "cold": [2]}.get(arm, [0, 2])  # the one that was stopped evaluated its end
-        assert [point["step"] for point in result["curve"]] == evaluated
-        assert len(result["greedy"]) == 3
-        if arm != "cold":
-            starts.add(result["curve"][0]["reward"])
-        last = result["curve"][-1]
-        assert last["minutes"] == pytest.approx(sum(record["time/step"] for record in records) / 60)
-        assert last["cpu_seconds"] == pytest.approx(sum(record["time/cpu"] for record in records))
-        assert last["cpu_seconds"] > 0
-        assert last["tokens"] == tokens(folder / f"{arm}-seed-0", records) > 0
-    assert len(starts) == 1, "all but one begin from the same weights"
-    assert json.loads((folder / "cold-seed-0" / "config.json").read_text())["init_adapter"] is None
+        steps = [1] if arm == "grpo" else [1, 2]
+        assert [record["step"] for record in records] == steps, "the one that was stopped went on"
+        begun = json.loads((folder / f"{arm}-seed-0" / "config.json").read_text())["init_adapter"]
+        assert begun == (None if arm == "cold" else str(folder / "warm-seed-0"))
     (imitated,) = {
         record["tokens/imitated"] for record in read_jsonl(folder / "imitation-seed-0" / "metrics.jsonl")[:1]
     }
@@ -107,9 +95,30 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
 
     text = (folder / "table.md").read_text()
     assert text in capsys.readouterr().out
-    rows = {line.split("|")[1].strip(): line for line in text.splitlines()[2:]}
-    assert list(rows) == PLAYED
-    assert re.search(r"\| \d of 2 \|", rows["grpo"])
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    assert [row[:3] for row in rows[2:]] == [
+        ["imitation", "0", "2"],
+        *(["grpo", seed, "1"] for seed in "01"),
+        *([arm, "0", "2"] for arm in ("cold", "dagger")),
+    ]
+    (found,) = (dict(zip(rows[0], row, strict=True)) for row in rows if row[:2] == ["grpo", "1"])
+    (record,) = read_jsonl(folder / "grpo-seed-1" / "metrics.jsonl")
+    assert found["CPU seconds"] == f"{record['time/cpu']:.0f}"
+
+    def rewards(run, label):
+        episodes = read_episodes(folder / run / "eval" / f"{label}.jsonl")
+        return {episode.task.key: episode.reward for episode in episodes}
+
+    def mean(values):
+        return sum(values) / len(values)
+
+    after = rewards("grpo-seed-1", "after-greedy")
+    assert found["temperature 1"] == f"{mean(rewards('grpo-seed-1', 'after-sampled').values()):.3f}"
+    assert found["greedily"] == f"{mean(after.values()):.3f}"
+    for column, label in (("gain, greedily", "before-greedy"), ("beyond the script, greedily", "oracle-baseline")):
+        other = rewards("warm-seed-1", label)
+        assert other.keys() == after.keys()
+        assert found[column].startswith(f"{mean([after[task] - other[task] for task in after]):+.3f} [")
 
 
 def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(measure, tmp_path, capsys):
@@ -120,7 +129,7 @@ def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(meas
 
     folder = tmp_path / "out"
     run = folder / "trl-seed-0"
-    measure("trl", every="1", stopped=run.name)
+    measure("trl", stopped=run.name)
 
     records = read_jsonl(run / "metrics.jsonl")
     assert [record["step"] for record in records] == [1, 2], "the one that was stopped went on"
@@ -147,7 +156,7 @@ def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(meas
     def adapter(*parts):
         return load_file(run.joinpath(*parts, "adapter_model.safetensors"))
 
-    warm = load_file(folder / "warm" / "checkpoints" / "step-0000" / "adapter_model.safetensors")
+    warm = load_file(folder / "warm-seed-0" / "checkpoints" / "step-0000" / "adapter_model.safetensors")
     start, first, second = (adapter("trl", name) for name in ("start", "checkpoint-1", "checkpoint-2"))
     kept = adapter("checkpoints", "step-0002")
     for name, weight in kept.items():
@@ -160,17 +169,15 @@ def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(meas
     logged = [entry["reward"] for entry in trained["log_history"]]
     assert logged == pytest.approx([record["reward/mean"] for record in records]), "its rewards are the env's"
 
-    result = json.loads((folder / "results" / "trl-seed-0.json").read_text())
-    assert [point["step"] for point in result["curve"]] == [0, 1, 2]
-    assert result["curve"][2]["tokens"] == sum(episode.num_tokens for episodes in played for episode in episodes)
-    assert result["curve"][2]["cpu_seconds"] > 0
     assert "| trl | " in capsys.readouterr().out
 
 
 def test_the_arms_differ_in_what_their_names_say(bench, tmp_path):
     (tmp_path / "recipe.toml").write_text(RECIPE)
     (tmp_path / "config.json").write_text('{"dtype": "float32", "threads": 1}')  # of the warm start
-    plan = bench.Plan(LETTER_ENV, str(tmp_path / "recipe.toml"), {"lora.rank": 8}, 30.0, None, 2, "tutor")
+    plan = bench.Plan(
+        LETTER_ENV, str(tmp_path / "recipe.toml"), {"lora.rank": 8}, dict.fromkeys(bench.ARMS, 5), "tutor"
+    )
     configs = {arm: plan.arm(arm, 7, tmp_path) for arm in bench.ARMS}
     losses = {arm: (c.loss.negative_weight, c.loss.invalid_call_weight) for arm, c in configs.items()}
     others = {"recipe", "cold", "imitation", "filtered", "expert", "dagger"}
@@ -186,48 +193,22 @@ def test_the_arms_differ_in_what_their_names_say(bench, tmp_path):
         "recipe": 2,
         "grpo": 1,
     }
-    common = {(c.warm_start.steps, c.seed, c.minutes, c.eval.every, c.lora.rank) for c in configs.values()}
-    assert common == {(0, 7, 30.0, 2, 8)}
+    common = {(c.warm_start.steps, c.seed, c.steps, c.eval.every, c.lora.rank) for c in configs.values()}
+    assert common == {(0, 7, 5, 0, 8)}
     assert {arm for arm, c in configs.items() if c.init_adapter != str(tmp_path)} == {"cold"}
 
 
-def tokens(run, records):
-    played = [episode.num_tokens for path in run.glob("trajectories/*.jsonl") for episode in read_episodes(path)]
-    return sum(played) + sum(int(record.get("tokens/imitated", 0)) for record in records)
-
-
-def result_of(bench, arm, seed, *rewards):
-    curve = [bench.Point(n, 2.0 * n, 100.0 * n, 5000 * n, reward, None, None) for n, reward in enumerate(rewards)]
-    end = (rewards[-1], rewards[-1] - 0.1, rewards[-1] + 0.1)
-    return bench.Result(arm, seed, curve, end, (0.9, None, None) if arm == "dagger" else None, {})
-
-
-def test_the_table_counts_runs_that_did_not_get_there_and_takes_them_for_the_longest(bench):
-    runs = [
-        result_of(bench, "grpo", 0, 0.4, 0.6, 0.8),
-        result_of(bench, "grpo", 1, 0.4, 0.5, 0.5),
-        result_of(bench, "grpo", 2, 0.4, 0.7),
-        result_of(bench, "dagger", 0, 0.4, 0.5),
-    ]
-    assert bench.table(runs, 0.7).splitlines()[2:] == [
-        "| grpo | 2 of 3 | 4.0 (4.0, –, 2.0) | 10 (10, –, 5) | 200 (200, –, 100) "
-        "| 2.0 (2.0, 2.0, 2.0) | 5 (5, 5, 5) | 200 (200, 200, 100) "
-        "| 0.800 [0.700, 0.900], 0.500 [0.400, 0.600], 0.700 [0.600, 0.800] | –, –, – |",
-        "| dagger | 0 of 1 | – | – | – | 2.0 | 5 | 100 | 0.500 [0.400, 0.600] | 0.900 |",
-    ]
-
-
-STEPS = ["--target", "0.5", "--steps", "2"]
+STEPS = ["--steps", "2"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--target", "0.5"], "say how long a run is: --minutes or --steps, one of them"),
-        (["--target", "0.5", "--minutes", "3", "--steps", "3"], "one of them"),
-        (["--target", "0.5", "--steps", "0"], "--steps is above 0, not 0"),
-        (["--target", "0.5", "--show"], "has no finished run yet; start one without --show"),
-        (["--steps", "2"], "the following arguments are required: --target"),
+        ([], "say how long a run of recipe is: --steps 32, or --steps recipe=32"),
+        (["--steps", "cold=2", "--arms", "cold", "dagger"], "say how long a run of dagger is"),
+        (["--steps", "0"], "--steps takes a number above 0, or ARM=NUMBER, not '0'"),
+        (["--steps", "ppo=3"], "ARM=NUMBER, not 'ppo=3'"),
+        (["--show"], "has no finished run yet; start one without --show"),
         ([*STEPS, "--arms", "ppo"], "invalid choice: 'ppo' (choose from"),
         ([*STEPS, "--set", "loss.clip=1"], "unknown setting 'loss.clip'"),
         ([*STEPS, "--set", "steps"], "--set takes KEY=VALUE, not 'steps'"),
