@@ -74,6 +74,10 @@ class PolicyVoice(Voice):
             most = min(most, asked.max_tokens or most)
             sampling = self.policy.sample(prompt.ids, self.sampling, max_tokens=most, seed=seed)
             turn = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(sampling, self.loop))
+        except asyncio.CancelledError as error:
+            if (asking := asyncio.current_task()) and asking.cancelling():
+                raise
+            raise UpstreamFailed("the run is stopped") from error  # and so the policy's loop ends first
         except ContextFullError as error:
             play.has_no_room = True
             said = {"message": str(error), "type": "invalid_request_error", "code": "context_length_exceeded"}

@@ -282,6 +282,18 @@ async def test_a_server_that_died_is_told_to_the_player_whatever_the_agent_makes
     assert isinstance(player.lost, ServerDiedError)
 
 
+class Stopped(ScriptedPolicy):
+    async def sample(self, *args, **kwargs):
+        raise asyncio.CancelledError
+
+
+async def test_an_agent_whose_run_is_stopped_is_refused_in_words_and_no_traceback_is_shown(capfd, caplog):
+    episodes = list[Episode]()
+    await played(agents.by_chat, Stopped(ByteChat(), []), on_done=episodes.append)
+    assert {call.error for call in episodes[0].calls} == {"the run is stopped"}
+    assert "Traceback" not in "".join(capfd.readouterr()) + caplog.text
+
+
 def losing_patience(task, tools, model):
     """Hangs up while the model speaks, and asks the same again, as clients do; then asks something else."""
     import httpx
