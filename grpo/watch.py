@@ -47,6 +47,8 @@ class Part(StrEnum):
     """Of groups or of answers."""
     REWARD = "reward function"
     """Of the user's."""
+    AGENT = "agent"
+    """Of others, while it neither asks its model nor acts."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +59,9 @@ class Waiting:
         part: For whom.
         doing: What it does, for people.
         remedy: What helps where it does not come back.
+        pulse: Gives what changes while it goes on; it is read at every look.
+        holds_all: Whether it is waited for in the event loop's own thread: nothing else moves meanwhile, and none of it
+            is to blame.
         moved: When it began, or last showed that it goes on, by the clock of ``time.monotonic``.
         named: Whether it was named.
     """
@@ -64,9 +69,17 @@ class Waiting:
     part: Part
     doing: str
     remedy: str = ""
+    pulse: Callable[[], object] = lambda: None
+    holds_all: bool = False
+    beat: object = field(default=None, init=False)
     began: float = field(default=0.0, init=False)
     moved: float = field(default=0.0, init=False)
     named: bool = field(default=False, init=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is waited for still."""
+        return self in _WAITING
 
     def moves(self) -> None:
         """Note that it goes on."""
@@ -159,6 +172,11 @@ class Watchdog(Closeable):
                     write_json(self._path, state(waiting, now) | {"doing": self._doing()})
 
     def _look(self, waiting: list[Waiting], now: float) -> None:
+        is_held = any(one.holds_all for one in waiting)
+        for one in waiting:
+            before, one.beat = one.beat, one.pulse()
+            if one.beat != before or (is_held and not (one.holds_all or one.named)):
+                one.moves()
         for part, named in list(self._named.items()):
             is_over = named not in waiting  # it came back, failed, or was left
             if is_over or named.moved > now - self._patience:

@@ -96,6 +96,13 @@ class Play:
         self.is_cut = self.is_cut or (not self.is_over and len(self.episode.calls) >= self.max_turns)
         return self.is_over or self.has_no_room
 
+    def beat(self) -> object:
+        """What changes while its agent goes on, or waits for its model or the env."""
+        waits = self.waiting is not None and self.waiting.is_open
+        if waits or any(call.is_pending for call in list(self.episode.calls)):
+            return time.monotonic()
+        return len(self.episode.calls), self.episode.num_turns
+
     @property
     def agent_task(self) -> AgentTask:
         """The opening messages as instructions and question."""
@@ -217,7 +224,8 @@ class Play:
         where = self.seat.place
         doing = f"{self.episode.env}, {act.__name__} of {self.episode.task.key}"
         try:
-            with Waiting(Part.ENV, doing, CANNOT_BE_LEFT if where is Place.LOOP else "") as self.waiting:
+            in_loop = where is Place.LOOP
+            with Waiting(Part.ENV, doing, CANNOT_BE_LEFT if in_loop else "", holds_all=in_loop) as self.waiting:
                 return act(argument)
         except EnvError as error:
             self.fault = str(error)

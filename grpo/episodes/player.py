@@ -24,6 +24,7 @@ from grpo.episodes.play import MAX_TURNS, Play
 from grpo.errors import ConfigError, ContextFullError, EnvError, GrpoError, ServerDiedError, describe, first_of_ours
 from grpo.seeds import derive_seed
 from grpo.types import Episode, Group, Task
+from grpo.watch import Part, Waiting
 
 TIMEOUT_SECONDS = 600.0
 """Limit of one episode."""
@@ -190,9 +191,11 @@ class Player:
     async def _run_agent(self, play: Play) -> BaseException | None:
         """Have the agent play within its time; returns what it raised."""
         limit = asyncio.timeout(self.timeout_seconds)
+        doing, remedy = f"its episode of {play.episode.task.key}", f"it is left after {self.timeout_seconds:g} s in all"
         try:
-            async with limit:
-                await self.agent.run(play)
+            with Waiting(Part.AGENT, doing, remedy, play.beat) if self.agent.may_crash else nullcontext():
+                async with limit:
+                    await self.agent.run(play)
         except (ConfigError, KeyboardInterrupt):  # what was asked for cannot work in any episode; the user's Ctrl-C
             raise
         except BaseException as error:

@@ -130,8 +130,10 @@ class FunctionReward(GroupReward):
             RewardError: The function raised, or did not return one finite number per episode.
         """
         try:
-            with Waiting(Part.REWARD, f"{self.name}, given a group of {group.task.key}"):
+            doing = f"{self.name}, given a group of {group.task.key}"
+            with Waiting(Part.REWARD, doing, holds_all=True) as waiting:
                 returned = self.function(group)
+                waiting.holds_all = False
                 if inspect.isawaitable(returned):
                     returned = await returned
         except Exception as error:  # whatever the user's function does

@@ -152,6 +152,7 @@ def _make_room(world: World) -> None:
 WORKER = ("--set", "rollout.env_workers=1")
 REWARD = ("--reward", "tests.faults.parts:reward")
 NAMED = r"has not moved for"
+OF_ENV = r"env: .*has not moved for"
 ENDED = r"has ended without a word|Killed|Stopped|Resume|resume"
 
 TRAINING = [
@@ -167,18 +168,18 @@ TRAINING = [
     Fault("SIGTERM", _kill(signal.SIGTERM), ENDED, own=True, ends=True),
     Fault("Ctrl-C", _kill(signal.SIGINT), ENDED, own=True, ends=True),
     Fault("the command crashes (SIGSEGV)", _kill(signal.SIGSEGV), r"Segmentation fault|without a word", own=True, ends=True),
-    Fault("a step of the env hangs for a minute", lambda w: w.part("env hang", LONGER), NAMED),
-    Fault("a reset of the env hangs for a minute", lambda w: w.part("reset hang", LONGER), NAMED),
+    Fault("a step of the env hangs for a minute", lambda w: w.part("env hang", LONGER), OF_ENV),
+    Fault("a reset of the env hangs for a minute", lambda w: w.part("reset hang", LONGER), OF_ENV),
     Fault("a step of the env raises", lambda w: w.part("env raise"), r"a fault of the env", ends=True),
     Fault("the env exits in a worker", lambda w: w.part("env die"), r"ended|lost|failed|worker", more=WORKER, ends=True),
     Fault("the env crashes in a worker", lambda w: w.part("env crash"), r"ended|lost|failed|worker", more=WORKER, ends=True),
     Fault("the env exits in the command", lambda w: w.part("env die"), r"without a word", ends=True),
     Fault("the env crashes in the command", lambda w: w.part("env crash"), r"Segmentation fault|without a word", ends=True),
-    Fault("the reward function hangs for a minute", lambda w: w.part("reward hang", LONGER), NAMED, more=REWARD),
+    Fault("the reward function hangs for a minute", lambda w: w.part("reward hang", LONGER), r"reward function: .*has not moved", more=REWARD),
     Fault("the reward function raises", lambda w: w.part("reward raise"), r"a fault of the reward", more=REWARD, ends=True),
     Fault("the reward function exits", lambda w: w.part("reward exit"), r"exit|ended", more=REWARD, ends=True),
     Fault("the reward function ends the process", lambda w: w.part("reward die"), r"without a word", more=REWARD, ends=True),
-    Fault("the judge answers nothing for a minute", lambda w: w.for_a_while("hang", LONGER, "judge"), NAMED, more=("judge",)),
+    Fault("the judge answers nothing for a minute", lambda w: w.for_a_while("hang", LONGER, "judge"), r"judge: .*has not moved", more=("judge",)),
     Fault("the judge answers 500 for 15 s", lambda w: w.for_a_while("500", at="judge"), r"judge|500", more=("judge",), ends=True),
     Fault("the judge answers a page for 15 s", lambda w: w.for_a_while("garbage", at="judge"), r"judge", more=("judge",), ends=True),
     Fault("the folder is moved", _move, r"was removed or moved", ends=True, mend=_move_back),
@@ -193,7 +194,8 @@ AGENT = ("--agent", "tests.faults.parts:agent")
 APART = (*AGENT, "--agent-python", sys.executable)
 OF_AN_AGENT = [
     Fault("the agent raises", lambda w: w.part("agent raise"), r"a fault of the agent", more=AGENT),
-    Fault("the agent hangs for a minute", lambda w: w.part("agent hang", LONGER), r"", more=AGENT),
+    Fault("the agent hangs for a minute", lambda w: w.part("agent hang", LONGER), r"agent: .*has not moved", more=AGENT),
+    Fault("Ctrl-C while an agent plays", _kill(signal.SIGINT), ENDED, more=AGENT, ends=True),
     Fault("the agent ends its interpreter", lambda w: w.part("agent die"), r"ended|interpreter|lost|failed", more=APART),
     Fault("the agent crashes its interpreter", lambda w: w.part("agent crash"), r"ended|interpreter|lost|failed", more=APART),
     Fault("the server behind the agent answers nothing", lambda w: w.for_a_while("hang", LONGER), NAMED, more=AGENT),
@@ -207,7 +209,7 @@ EVALUATION = [
     Fault("the model drops connections for 15 s", lambda w: w.for_a_while("drop"), r"does not answer|failed|Disconnected", ends=True),
     Fault("SIGKILL for the evaluation", _kill(signal.SIGKILL), ENDED, ends=True),
     Fault("Ctrl-C in the evaluation", _kill(signal.SIGINT), ENDED, ends=True),
-    Fault("an env of the evaluation hangs for a minute", lambda w: w.part("env hang", LONGER), NAMED, ends=True),
+    Fault("an env of the evaluation hangs for a minute", lambda w: w.part("env hang", LONGER), OF_ENV, ends=True),
     Fault("the agent of the evaluation crashes", lambda w: w.part("agent raise"), r"", ends=True),
     Fault("the folder of the evaluation is moved", _move, r"was removed or moved", ends=True, mend=_move_back),
     Fault("the disk of the evaluation is full", _fill, r"No space left|disk", ends=True, mend=_make_room),

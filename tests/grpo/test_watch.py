@@ -39,6 +39,22 @@ def test_what_moves_or_is_quick_is_not_named(tmp_path, monkeypatch):
     assert not told
 
 
+def test_who_holds_the_loop_is_named_alone_for_nothing_else_can_move_meanwhile(tmp_path):
+    told = []
+    with Watchdog(told.append, tmp_path), Waiting(Part.SERVER, "requests") as requests:
+        time.sleep(0.2)
+        with Waiting(Part.ENV, "a step", holds_all=True):
+            wait_until(lambda: told)
+            time.sleep(0.3)
+        assert time.monotonic() - requests.moved < 0.3
+        wait_until(lambda: len(told) == 3)
+    assert [line.split(" has ")[0] for line in told] == [
+        "env: a step",
+        f"env: a step is waited for no longer, after {told[1].split()[-2]} s",
+        "server: requests",
+    ]
+
+
 def test_what_moved_again_is_named_again_when_it_stands_still_again(tmp_path):
     told = []
     with Watchdog(told.append, tmp_path), Waiting(Part.JUDGE, "a verdict") as waiting:

@@ -18,6 +18,7 @@ from grpo.errors import ServerDiedError
 from grpo.learner.segments import TurnWeights, segments_of
 from grpo.serving.policy import SamplingParams
 from grpo.types import Episode, Task
+from grpo.watch import Watchdog
 from judges.common.tool_calls import format_call
 from tests.support import agents
 from tests.support.envs import SUMS_ENV
@@ -309,6 +310,30 @@ def losing_patience(task, tools, model):
         return client.post("chat/completions", json={"messages": more}, timeout=30).json()["choices"][0]["message"][
             "content"
         ]
+
+
+def thinking_long(task, tools, model):
+    time.sleep(1.5)
+    return agents.by_chat(task, tools, model)
+
+
+async def test_an_agent_that_neither_asks_nor_acts_is_named_and_one_whose_model_is_slow_is_not(monkeypatch, tmp_path):
+    sample = ScriptedPolicy.sample
+
+    async def slow(self, *args, **kwargs):
+        await asyncio.sleep(1.5)
+        return await sample(self, *args, **kwargs)
+
+    monkeypatch.setattr("grpo.watch.PATIENCE_SECONDS", 0.8)
+    said: list[str] = []
+    with Watchdog(said.append, tmp_path):
+        await captured(thinking_long, [DOUBLE, "8"])
+        assert said[0].startswith("agent: its episode of 4 has not moved for ")
+        assert said[0].endswith("; it is left after 600 s in all")
+        said.clear()
+        monkeypatch.setattr(ScriptedPolicy, "sample", slow)
+        await captured(agents.by_chat, [DOUBLE, "8"])
+    assert not [line for line in said if line.startswith("agent: ") and "has not moved" in line]
 
 
 async def test_what_was_not_delivered_is_said_once_and_sampled_once(monkeypatch):
