@@ -112,7 +112,11 @@ class Batches:
             sampled = [episode for pair in groups for episode in _with_rewards(*pair)]
             # of the others all episodes failed, and not for want of a verdict
             asked = sum(any(e.ending.counted or e.unmarked for e in group.episodes) for group, _ in groups)
-            self._check_failures(sampled, asked, len(rewarded))
+            try:
+                self._check_failures(sampled, asked, len(rewarded))
+            except ConfigError:
+                self.unfinished.clear()  # what cannot be learned from must not meet the run again
+                raise
             left = (self.config.steps if steps is None else steps) - step - 1
             ahead = max(0, min(settings.max_staleness, left))
             oldest = step + 1 - settings.max_staleness if ahead else step + 1  # that the next step may learn from

@@ -196,8 +196,8 @@ OF_AN_AGENT = [
     Fault("the agent raises", lambda w: w.part("agent raise"), r"a fault of the agent", more=AGENT),
     Fault("the agent hangs for a minute", lambda w: w.part("agent hang", LONGER), r"agent: .*has not moved", more=AGENT),
     Fault("Ctrl-C while an agent plays", _kill(signal.SIGINT), ENDED, more=AGENT, ends=True),
-    Fault("the agent ends its interpreter", lambda w: w.part("agent die"), r"ended|interpreter|lost|failed", more=APART),
-    Fault("the agent crashes its interpreter", lambda w: w.part("agent crash"), r"ended|interpreter|lost|failed", more=APART),
+    Fault("the agent ends its interpreter", lambda w: w.part("agent die"), r"ended|interpreter|lost|failed", more=APART, ends=True),
+    Fault("the agent crashes its interpreter", lambda w: w.part("agent crash"), r"ended|interpreter|lost|failed", more=APART, ends=True),
     Fault("the server behind the agent answers nothing", lambda w: w.for_a_while("hang", LONGER), NAMED, more=AGENT),
     Fault("the server behind the agent drops connections", lambda w: w.for_a_while("drop"), r"is out|answer", more=AGENT),
 ]  # fmt: skip

@@ -107,6 +107,22 @@ def test_an_agent_that_does_not_ask_its_model_is_no_agent_to_train(tmp_path):
     assert "the agent has got no turn from its model in 6 episodes" in " ".join(ran.output.split())
 
 
+def test_a_run_whose_agent_crashed_in_all_episodes_of_a_step_goes_on_once_it_is_mended(tmp_path):
+    (tmp_path / "agent.py").write_text(
+        f"import os, sys\nif os.path.exists({str(tmp_path / 'broken')!r}): sys.exit(3)\n{PROGRAM}"
+    )
+    (tmp_path / "broken").touch()
+    command = f"cmd:{sys.executable} {tmp_path / 'agent.py'}", "--set", "eval.scenarios=0"
+    ran = train(tmp_path, *command)
+    assert ran.exit_code == 1
+    assert "got no turn from its model" in ran.output
+    (tmp_path / "broken").unlink()
+    ran = train(tmp_path, *command, "--resume")
+    assert ran.exit_code == 0, ran.output
+    (step,) = read_jsonl(tmp_path / "run" / "metrics.jsonl")
+    assert step["groups/used"] == 2.0
+
+
 def test_what_cannot_be_is_refused_before_anything_starts(tmp_path):
     ran = train(tmp_path, "tests.support.agents:nobody")
     assert ran.exit_code == 1
