@@ -26,6 +26,7 @@ There they reach every process that makes the env, and the settings that a run, 
 ELSEWHERE = {
     "mcp": "grpo.elsewhere.mcp:McpEnv",
     "openenv": "grpo.elsewhere.openenv:OpenEnv",
+    "verifiers": "grpo.elsewhere.verifiers:VerifiersEnv",
 }
 """Envs of other ecosystems, by the scheme of their ids; each takes the ``address``. Their room may be taken out."""
 
