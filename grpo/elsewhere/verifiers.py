@@ -45,7 +45,7 @@ class VerifiersEnv(ToolEnv):
         python: The interpreter that has verifiers.
         split: One task in five is of ``test``, the others are of ``train``; None: all.
         max_turns: As of `ToolEnv`.
-        config: What else the config of the environment says.
+        config: What else the ``[env]`` of their config says.
     """
 
     def __init__(
@@ -54,10 +54,11 @@ class VerifiersEnv(ToolEnv):
         python: str = sys.executable,
         split: str | None = None,
         max_turns: int = MAX_TURNS,
-        **config: Any,
+        config: dict[str, Any] | None = None,
     ):
         super().__init__(max_turns)
-        self._about = json.dumps({**config, "taskset": {"id": address, **config.get("taskset", {})}})
+        config = {"taskset": {}, **(config or {})}
+        self._about = json.dumps({**config, "taskset": {"id": address, **config["taskset"]}})
         self._bridge = _bridge(python)
         self._split = split
         self._rollout: _Rollout | None = None

@@ -67,7 +67,7 @@ def test_an_env_that_is_the_user_is_evaluated_and_trained_on(tmp_path):
 
 
 def test_an_env_of_several_agents_is_refused_by_name():
-    env = MessageEnv("verifiers:colours_v1", {"python": program("verifiers"), "id": "agentic-judge"})
+    env = MessageEnv("verifiers:colours_v1", {"python": program("verifiers"), "config": {"id": "agentic-judge"}})
     with pytest.raises(EnvError, match=r"colours_v1 has the agents .*; an env has one"):
         env.reset(Task(0, "0"))
     env.close()
