@@ -4,7 +4,6 @@ Prose is the answer, marked as `grpo.envs.tasks` does; without right answers in 
 what an episode is worth. A program may keep a state, so an episode has one of its own; the next one starts meanwhile.
 """
 
-import json
 from typing import Any
 
 from grpo.agents.wire.form import function_tool
@@ -88,7 +87,5 @@ class McpEnv(ToolEnv):
 
 def _text(result: dict[str, Any]) -> str:
     """What a model reads of a result: its texts; what it has else is named."""
-    parts = [part["text"] if part["type"] == "text" else f"[{part['type']}]" for part in result.get("content", ())]
-    if not parts and "structuredContent" in result:
-        parts = [json.dumps(result["structuredContent"], ensure_ascii=False)]
+    parts = [part["text"] if part["type"] == "text" else f"[{part['type']}]" for part in result["content"]]
     return ("Error: " if result.get("isError") else "") + "\n".join(parts)

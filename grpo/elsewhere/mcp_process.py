@@ -3,7 +3,6 @@
 It is asked to begin when it is made, and waited for at the first request: programs take seconds to start.
 """
 
-import itertools
 import json
 import os
 import shlex
@@ -34,10 +33,8 @@ class McpProcess:
     """
 
     def __init__(self, command: str):
-        self._command = command
+        self._command, self._read, self._sent = command, b"", 0
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lasts as long as the program
-        self._read = b""
-        self._numbers = itertools.count()
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
@@ -48,7 +45,6 @@ class McpProcess:
             raise EnvError(f"mcp:{command} cannot be started: {error}") from error
         client = {"name": "grpo", "version": "1"}
         self._send("initialize", {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": client})
-        self._has_begun = False
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """The result of a request.
@@ -57,11 +53,11 @@ class McpProcess:
             Refused: The server answered with an error.
             EnvError: It gave no answer.
         """
-        if not self._has_begun:
-            self._has_begun = True
-            self._result(0)
+        if self._sent == 1:
+            self._result()
             self._write({"method": "notifications/initialized"})
-        return self._result(self._send(method, params))
+        self._send(method, params)
+        return self._result()
 
     def end(self) -> None:
         """Kill it, and what it has started."""
@@ -70,10 +66,9 @@ class McpProcess:
         with self._process:
             self._errors.close()
 
-    def _send(self, method: str, params: dict[str, Any]) -> int:
-        number = next(self._numbers)
-        self._write({"id": number, "method": method, "params": params})
-        return number
+    def _send(self, method: str, params: dict[str, Any]) -> None:
+        self._sent += 1
+        self._write({"id": self._sent, "method": method, "params": params})
 
     def _write(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None, "it is a pipe"
@@ -82,14 +77,14 @@ class McpProcess:
         except OSError as error:
             raise self._failed(f"takes no message ({error})") from error
 
-    def _result(self, number: int) -> dict[str, Any]:
+    def _result(self) -> dict[str, Any]:
         until = time.monotonic() + REPLY_SECONDS
         while True:
             message = self._message(until)
             if "method" in message and "id" in message:  # the server asks, and we have nothing but that we live
                 known = {"result": {}} if message["method"] == "ping" else {"error": {"code": -32601, "message": "no"}}
                 self._write({"id": message["id"], **known})
-            elif message.get("id") == number:
+            elif message.get("id") == self._sent:
                 if "error" in message:
                     raise Refused(str(message["error"].get("message")))
                 return message["result"]

@@ -40,7 +40,7 @@ def called(name, arguments):
         return {"isError": True, "content": [{"type": "text", "text": "a and b are integers"}]}
     if arguments["a"] == 13:
         return None
-    return {"content": [], "structuredContent": {"sum": arguments["a"] + arguments["b"]}}
+    return {"content": [{"type": "text", "text": json.dumps({"sum": arguments["a"] + arguments["b"]})}]}
 
 
 def main(fault):
