@@ -4,7 +4,7 @@ A turn with a wrong call runs nothing, and costs `FAULT_REWARD`. Of arguments on
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium import spaces
@@ -34,10 +34,10 @@ class ToolEnv(gymnasium.Env[str, str]):
     and frees what an episode holds, whether or not it has begun (`_end`).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": [], "waits": True}
     observation_space = action_space = spaces.Text(1_000_000)
 
     def __init__(self, max_turns: int):
+        self.metadata = {"render_modes": [], "waits": True}
         self._max_turns = max_turns
         self._counts: dict[str, float] = {}
         self._tools: dict[str, dict[str, Any]] = {}

@@ -1,5 +1,6 @@
 """In the interpreter that has verifiers: an agent's function that plays one rollout, or counts the tasks."""
 
+# pyright: reportMissingImports=false
 import asyncio
 import itertools
 import json

@@ -71,6 +71,7 @@ def with_split(env_id: str, env_kwargs: Mapping[str, Any], split: str) -> dict[s
 def find_spec(env_id: str) -> Any:
     """The registered spec of an id, after importing the module or the package that registers it."""
     import gymnasium
+    from gymnasium.envs.registration import EnvSpec
 
     scheme, _, address = env_id.partition(":")
     if address and (entry := ELSEWHERE.get(scheme)):
@@ -78,7 +79,7 @@ def find_spec(env_id: str) -> Any:
             raise EnvError(
                 f"{env_id} needs {room}, which was taken out of this installation; install the whole package"
             )
-        return gymnasium.envs.registration.EnvSpec(scheme, entry, kwargs={"address": address})
+        return EnvSpec(scheme, entry, kwargs={"address": address})
     module, _, name = env_id.rpartition(":")
     if module:
         import_user_module(module)
