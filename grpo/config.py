@@ -50,7 +50,7 @@ S = TypeVar("S", bound=Settings)
 class EnvSettings(Settings):
     """The env that is played."""
 
-    env: str = Field(description="registered Gymnasium env id, or module:id")
+    env: str = Field(description="registered Gymnasium env id, module:id, or openenv:URL, mcp:COMMAND, verifiers:NAME")
     env_import: Annotated[str | None, AtResume.MOVED] = Field(
         default=None, description="module or .py file that registers the env, imported first"
     )

@@ -12,6 +12,7 @@ from tests import ROOT
 TAKEN_OUT = "which was taken out of this installation"
 TINKER = ["train", "--env", "FrozenLake-v1", "--dry-run", "--engine", "tinker", "--tinker-url", "http://127.0.0.1:9"]
 ON_A_CPU = ["train", "--env", "FrozenLake-v1", "--dry-run", "--cpu", "--model", "some/model"]
+ELSEWHERE = ["eval", "--env", "openenv:http://127.0.0.1:9", "--agent", "random", "--out", "others"]
 STARTED = """
 from pathlib import Path
 from grpo.serving.vllm import VllmServer
@@ -23,6 +24,7 @@ VllmServer(Path(), Path("log")).command(Path(), 1)
     ("room", "refused", "works"),
     [
         ("grpo/tinker", ["-m", "grpo", *TINKER], ["-m", "grpo", *ON_A_CPU]),
+        ("grpo/elsewhere", ["-m", "grpo", *ELSEWHERE], ["-m", "grpo", *ON_A_CPU]),
         ("grpo/serving/cpu", ["-m", "grpo", *ON_A_CPU], ["-m", "grpo", *ON_A_CPU, "--server", "http://127.0.0.1:9"]),
         ("grpo/serving/cpu", ["-c", STARTED], ["-c", "from grpo.serving.vllm_main import register"]),
     ],

@@ -42,14 +42,15 @@ class Interpreter:
     Args:
         python: The interpreter.
         target: The function, ``PKG.MOD:FUNCTION``, as it finds it.
+        option: Where it was named.
 
     Raises:
         EvaluationError: There is no such interpreter.
     """
 
-    def __init__(self, python: str, target: str):
+    def __init__(self, python: str, target: str, option: str = "--agent-python"):
         if shutil.which(python) is None:
-            raise EvaluationError(f"--agent-python {python}: there is no program that can be run; give a python's path")
+            raise EvaluationError(f"{option} {python}: there is no program that can be run; give a python's path")
         self.python = python
         self.target = target
         self._host: _Host | None = None

@@ -14,8 +14,7 @@ from grpo.devices.memory import cpu_needs
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape, check_trainable, shape_at_hand
 from grpo.envs.message_env import MessageEnv, check_env
-from grpo.envs.registry import TASKS_ENV, takes_split, with_split
-from grpo.envs.tasks import read_tasks
+from grpo.envs.registry import takes_split, with_split
 from grpo.episodes.marking import check_markable
 from grpo.errors import ConfigError, EnvError
 from grpo.machine.hardware import cpu_count, memory_gib
@@ -137,13 +136,14 @@ def check_user_code(config: TrainConfig, say: Callable[[str], object] = lambda _
             raise ConfigError(
                 f"{name} = {changed[name]!r}, but {config.env} has no splits (no argument 'split'); leave it out"
             )
-    if config.env == TASKS_ENV and config.reward == "env":
-        tasks = read_tasks(Path(config.env_kwargs["file"]))
-        if silent := [name for name, task in tasks.items() if not task["answers"]]:
-            raise ConfigError(
-                f"{len(silent)} of {len(tasks)} tasks have no answer (the first: {silent[0]!r}), so nothing says what "
-                "they are worth; give them one, or --reward with ruler or a function of your own"
-            )
+    if config.reward == "env":
+        with closing(MessageEnv(config.env, dict(config.env_kwargs))) as env:
+            if silent := env.optional("unanswered"):
+                raise ConfigError(
+                    f"{len(silent)} of {len(env.scenario_ids() or ())} tasks have no answer (the first: "
+                    f"{silent[0]!r}), so nothing says what they are worth; give them one, or --reward with ruler or a "
+                    "function of your own"
+                )
     if config.agent is not None:
         own_agent(config.agent, None, config.agent_python)
     elif config.warm_start.model is not None:

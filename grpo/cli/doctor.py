@@ -30,6 +30,7 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
     TrainConfig,
     *("env", "env_kwargs", "env_import", "agent", "agent_python", "model", "device", "reward", "judge.model"),
     *("judge.api_base", "answer_judge.model", "answer_judge.api_base", "warm_start.model"),
+    tasks=True,
 )
 @recipe_option
 @click.option("--run-dir", type=click.Path(path_type=Path), default=Path("runs"), help="Where runs are to be kept.")

@@ -30,7 +30,7 @@ from grpo.config import EvalConfig, checked
         "answer_judge.model",
         "answer_judge.api_base",
     ),
-    needs=["agent"],
+    needs=["env", "agent"],
     tasks=True,
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the results.  [default: evals/AGENT-TIME]")

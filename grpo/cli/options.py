@@ -39,7 +39,7 @@ def setting_options(
         kind: The config.
         names: Dotted names of the settings that have an option.
         needs: Those that must be given.
-        tasks: Whether ``--tasks`` may stand for an env.
+        tasks: Whether ``--tasks`` is taken: by an env that has tools alone, else it stands for an env.
     """
     fields = settings_of(kind)
 
@@ -54,10 +54,8 @@ def setting_options(
             if "env_kwargs" in names and (prompt := options.pop(SYSTEM_PROMPT)) is not None:
                 given |= {"env_kwargs": {**given.get("env_kwargs", {}), SYSTEM_PROMPT: prompt}}
             if tasks and (file := options.pop("tasks")) is not None:
-                if "env" in given:
-                    raise click.UsageError("--tasks are an env of their own: give --tasks or --env, not both")
-                given |= {"env": TASKS_ENV, "env_kwargs": {**given.get("env_kwargs", {}), "file": file}}
-            if tasks and "env" not in given:
+                given = {"env": TASKS_ENV, **given, "env_kwargs": {**given.get("env_kwargs", {}), "file": file}}
+            if tasks and "env" in needs and "env" not in given:
                 raise click.UsageError("Missing option '--env' (or '--tasks').")
             command(given=given | set_by_name(kind, settings), **options)
 
@@ -70,7 +68,8 @@ def setting_options(
         if tasks:
             decorated = click.option(
                 "--tasks", metavar="FILE",
-                help="Tasks in place of an env, one JSON object a line: prompt, and answer where there is one.",
+                help="Tasks in place of an env, or for the tools of --env mcp:COMMAND; one JSON object a line: prompt, "
+                "and answer where there is one.",
             )(decorated)  # fmt: skip
         if "env_kwargs" in names:
             decorated = click.option(
@@ -78,7 +77,8 @@ def setting_options(
                 help="Your text in place of what the env says of itself in the prompt.",
             )(decorated)  # fmt: skip
         for name in reversed(names):
-            option = device_options if name == "device" else _option(name, fields[name], required=name in needs)
+            is_required = name in needs and not (tasks and name == "env")
+            option = device_options if name == "device" else _option(name, fields[name], required=is_required)
             decorated = option(decorated)
         return decorated
 

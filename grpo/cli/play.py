@@ -25,7 +25,10 @@ HELP = "NAME(argument=value, ...) calls a tool; any other line goes to the env a
 class PlayConfig(EnvSettings):
     """What is played."""
 
-    env: str = Field(default="EmailSearch-v0", description="registered Gymnasium env id, or module:id")
+    env: str = Field(
+        default="EmailSearch-v0",
+        description="registered Gymnasium env id, module:id, or openenv:URL, mcp:COMMAND, verifiers:NAME",
+    )
     split: str = Field(default="test", description="split of the scenarios, where the env has splits")
     scenario: str | None = Field(
         default=None, description="the scenario to play, where the env names them; without it the seed draws one"
@@ -40,7 +43,7 @@ class NotACallError(GrpoError, ValueError):
 @click.command(
     short_help="Play one episode by hand.", epilog="Example: grpo-play --env EmailSearch-v0 --scenario test-01-007"
 )
-@setting_options(PlayConfig, *settings_of(PlayConfig))
+@setting_options(PlayConfig, *settings_of(PlayConfig), tasks=True)
 @explained(lambda _options: "The episode was not saved.")
 def play(given: dict[str, Any]) -> None:
     """Play one episode by hand: see what a policy sees, and how its reward comes about.

@@ -45,6 +45,7 @@ DEFAULT_RUN_DIR = "runs/{env}"
         "init_adapter",
     ),
     *("warm_start.model", "server.urls", "engine", "tinker.url", "track", "keep_trajectories"),
+    needs=["env"],
     tasks=True,
 )
 @recipe_option
@@ -79,7 +80,7 @@ def train(
     if "init_adapter" in given:
         implied["warm_start.steps"] = 0
     config = load_config(recipe, implied | given)
-    directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=re.sub("[:/]+", "-", config.env)))
+    directory = run_dir or Path(DEFAULT_RUN_DIR.format(env=re.sub(r"[^\w.-]+", "-", config.env)))
     if dry_run:
         from grpo.cli.before_start import what_would_run
 

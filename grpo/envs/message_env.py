@@ -84,6 +84,8 @@ class MessageEnv:
                 self._system_prompt = str(text)
         self.env = make_env(env_id, **env_kwargs)
         self.cost = cost
+        if cost is not None and self.env.metadata.get("waits"):
+            cost.waits = True
         self.broken = False
         self._env_kwargs = env_kwargs
         self._settled = self._is_plain = False

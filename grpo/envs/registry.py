@@ -1,7 +1,7 @@
 """Registered Gymnasium envs by id: make one, or ask what its constructor takes.
 
-An id is one that is registered, ``module:id``, or a bare id of an installed package that names its module in the
-entry-point group ``gymnasium.envs`` (Gymnasium itself dropped that group in 1.0).
+An id is one that is registered, ``module:id``, a bare id of an installed package that names its module in the
+entry-point group ``gymnasium.envs`` (Gymnasium itself dropped that group in 1.0), or ``SCHEME:ADDRESS`` (`ELSEWHERE`).
 """
 
 import difflib
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo.errors import EnvError, describe
+from grpo.machine.installed import has_room
 from grpo.machine.user_code import import_user_module
 
 TASKS_ENV = "grpo.envs.tasks:Tasks-v0"
@@ -21,6 +22,13 @@ SYSTEM_PROMPT = "system_prompt"
 
 There they reach every process that makes the env, and the settings that a run, its evaluation and a comparison share.
 """
+
+ELSEWHERE = {
+    "mcp": "grpo.elsewhere.mcp:McpEnv",
+    "openenv": "grpo.elsewhere.openenv:OpenEnv",
+    "verifiers": "grpo.elsewhere.verifiers:VerifiersEnv",
+}
+"""Envs of other ecosystems, by the scheme of their ids; each takes the ``address``. Their room may be taken out."""
 
 ENTRY_POINT_GROUP = "gymnasium.envs"
 
@@ -63,7 +71,15 @@ def with_split(env_id: str, env_kwargs: Mapping[str, Any], split: str) -> dict[s
 def find_spec(env_id: str) -> Any:
     """The registered spec of an id, after importing the module or the package that registers it."""
     import gymnasium
+    from gymnasium.envs.registration import EnvSpec
 
+    scheme, _, address = env_id.partition(":")
+    if address and (entry := ELSEWHERE.get(scheme)):
+        if not has_room(room := entry.rpartition(".")[0]):
+            raise EnvError(
+                f"{env_id} needs {room}, which was taken out of this installation; install the whole package"
+            )
+        return EnvSpec(scheme, entry, kwargs={"address": address})
     module, _, name = env_id.rpartition(":")
     if module:
         import_user_module(module)

@@ -34,9 +34,14 @@ class Place(StrEnum):
 
 
 class StepCost:
-    """The newest steps of an env: how long they took, and how long they computed. Any thread may add to it."""
+    """The newest steps of an env: how long they took, and how long they computed. Any thread may add to it.
+
+    Attributes:
+        waits: The env says that others wait for what it holds (``metadata["waits"]``), so each has a thread of its own.
+    """
 
     def __init__(self) -> None:
+        self.waits = False
         self._steps: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
         self._count = 0
         self._begun = 0
@@ -72,6 +77,8 @@ class StepCost:
             processes: How many there would be.
             now: Where it is called now; it moves where another place is twice as good.
         """
+        if self.waits:
+            return Place.THREADS
         means = self.means()
         if means is None:
             return now

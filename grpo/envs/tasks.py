@@ -53,6 +53,10 @@ class TasksEnv(gymnasium.Env[str, str]):
             )
         self._task: dict[str, Any] = {}
 
+    def unanswered(self) -> list[str]:
+        """Ids of the tasks without an answer, which the env cannot reward."""
+        return [name for name, task in self._tasks.items() if not task["answers"]]
+
     def scenario_ids(self) -> list[str]:
         """Ids of the tasks, in the file's order."""
         return list(self._tasks)
@@ -106,12 +110,16 @@ def read_tasks(path: Path) -> dict[str, dict[str, Any]]:
             name = str(task.get("id", number))
             if name in tasks:
                 raise ValueError(f"has the id {name!r} of another line")
-            held_out = derive_seed("held out", name) % HELD_OUT == 0
-            split = str(task.get("split") or ("test" if held_out else "train"))
+            split = str(task.get("split") or split_of(name))
             tasks[name] = {"messages": _messages(task), "answers": _answers(task.get("answer")), "split": split}
         except ValueError as error:
             raise DataError(f"{path} line {number} {error}: {line.decode(errors='replace').strip()[:120]}") from error
     return tasks
+
+
+def split_of(name: str) -> str:
+    """The split of a task that says none, by a hash of its id."""
+    return "test" if derive_seed("held out", name) % HELD_OUT == 0 else "train"
 
 
 def _messages(task: dict[str, Any]) -> list[Message]:

@@ -117,6 +117,8 @@ class EnvWorkers(Closeable):
             Place.THREADS: "in a thread each",
             Place.PROCESSES: f"in {len(self._workers)} worker processes",
         }[place]
+        if self.cost.waits:
+            return f"envs are called {where}: each waits for what is not here"
         seconds, computing = self.cost.means() or (0.0, 0.0)
         share = computing / seconds if seconds else 0.0
         return f"envs are called {where}: a step takes {1000 * seconds:.3g} ms, {share:.0%} of it computing"

@@ -87,7 +87,7 @@ def test_an_agent_is_evaluated_on_tasks_alone(tmp_path):
     ("arguments", "said"),
     [
         (["--tasks", "TASKS"], "1 of 2 tasks have no answer (the first: 'open'), so nothing says what they are worth"),
-        (["--tasks", "TASKS", "--env", "CartPole-v1"], "give --tasks or --env, not both"),
+        (["--tasks", "TASKS", "--env", "CartPole-v1"], "CartPole-v1 refused the arguments {'file':"),
         ([], "Missing option '--env' (or '--tasks')"),
     ],
 )
