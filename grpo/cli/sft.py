@@ -20,11 +20,8 @@ SETTINGS_OF_BOTH = frozenset(
 )
 """Settings of ``grpo-train`` that have no option here and that imitation depends on, too."""
 
-SETTINGS = (
-    SETTINGS_OF_BOTH
-    | {"threads", "warm_start.batch", "warm_start.keep", "warm_start.learning_rate"}
-    | {f"judge.{name}" for name in JudgeSettings.model_fields}
-)
+SETTINGS = SETTINGS_OF_BOTH | {"threads", "warm_start.batch", "warm_start.keep", "warm_start.learning_rate"}
+SETTINGS |= {f"judge.{name}" for name in JudgeSettings.model_fields}
 """What ``--set`` takes."""
 
 OPTIONS = ("env", "env_kwargs", "env_import", "model", "init_adapter", "device", "seed", "engine", "tinker.url")
@@ -104,7 +101,7 @@ def sft(
     from grpo.episodes.store import FILE_NAME
     from grpo.machine.user_code import import_user_module
     from grpo.runs.export import new_folder
-    from grpo.training.demonstrations import Choice
+    from grpo.training.demonstrations import Choice, from_log
     from grpo.training.engines import backend_of
     from grpo.training.rewards import group_reward
     from grpo.training.sft import SupervisedFineTuning, without_servers
@@ -126,7 +123,7 @@ def sft(
         elif from_run is not None:
             tuning.read_run(from_run, choice)
         elif data is not None:
-            tuning.read_log(data, choice)
+            from_log(tuning.found, data, tuning.chat, choice)
         source = policy or str(from_run or data)
         total, losses = tuning.train(
             folder, out.resolve().name, source, steps=steps, epochs=epochs, validation=validation
@@ -145,7 +142,7 @@ def _config(run: Path | None, recipe: str | None, given: dict[str, Any]) -> Trai
     from grpo.runs.trained_policy import init_adapter, saved_config
 
     if unused := sorted(given.keys() - SETTINGS - set(OPTIONS)):
-        taken = ", ".join(sorted(SETTINGS))
+        taken = ", ".join(sorted(SETTINGS.difference(OPTIONS)))
         raise click.UsageError(f"grpo-sft has no use for {', '.join(unused)}; --set takes {taken}")
     nothing_is_sampled = ServerSettings().model_dump()  # what a recipe says of its server may be of another device
     overrides: dict[str, Any] = {"env": "", "server": nothing_is_sampled, "reward": "env"}

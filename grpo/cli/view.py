@@ -18,14 +18,8 @@ from grpo.errors import ReportError
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: FOLDER/report.html]"
 )
 @click.option("--anyway", is_flag=True, help="Compare evaluations even where database, split, questions or env differ.")
-@click.option(
-    "--otel", metavar="FILE|URL", help="Write the episodes as OpenTelemetry traces instead, or send them there."
-)
-@click.option(
-    "--inspect",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for the episodes as Inspect's logs instead.",
-)
+@click.option("--otel", metavar="FILE|URL", help="Write the episodes as OpenTelemetry traces, or send them.")
+@click.option("--inspect", type=click.Path(path_type=Path), help="Write the episodes as logs of Inspect into a folder.")
 @click.option("--live", is_flag=True, help="Serve the page on this machine while the run goes on.")
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Of --live.  [default: any free one]")
 @click.option("--open", "open_it", is_flag=True, help="Show it in the web browser.")
@@ -47,7 +41,7 @@ def view(
     the baseline, and the page lies in AGAINST.
 
     With --live nothing is written: the page of a run that goes on is at the address that is shown, and changes with the
-    run. It ends when the run does, or by Ctrl-C.
+    run. It ends when the run does, or by Ctrl-C. With --otel or --inspect no page is written either.
     """
     if live:
         if against is not None or out is not None:
@@ -56,9 +50,7 @@ def view(
         return
     if otel is not None or inspect is not None:
         if against is not None or out is not None:
-            raise click.UsageError(
-                "--otel and --inspect are of one folder, and write no page; leave AGAINST and --out out"
-            )
+            raise click.UsageError("--otel and --inspect export one folder; leave AGAINST and --out out")
         _export(folder, otel, inspect)
         return
     from grpo.report import write_report

@@ -4,7 +4,7 @@ An episode is a trace, ``invoke_agent`` with ``chat`` and ``execute_tool`` under
 ``gen_ai.evaluation.result``. A line, or a request, is the OTLP/JSON of one episode, which needs no package. The
 conventions are in development: names stand here as they were in November 2026.
 
-    grpo-view runs/first --otel http://localhost:4318
+    grpo-view runs/first --otel http://localhost:4318   (with OTEL_EXPORTER_OTLP_HEADERS, where it is set)
 """
 
 import hashlib
@@ -26,11 +26,7 @@ from judges.common.secrets import without_credentials
 
 
 def export_traces(sources: Sequence[Source], target: str) -> int:
-    """Write the episodes to a file, or send them; returns how many there are.
-
-    Args:
-        sources: Where they are.
-        target: A path, or a collector's address; ``OTEL_EXPORTER_OTLP_HEADERS`` goes with what is sent.
+    """Write the episodes to a file, or to a collector's address; returns how many there are.
 
     Raises:
         ReportError: They cannot be read or written, or the collector refuses one.
@@ -57,8 +53,8 @@ def _sent(lines: Iterator[bytes], url: str) -> int:
             except httpx.HTTPError as error:
                 refused = error
             if refused:
-                taken, where = count - 1, without_credentials(url)
-                raise ReportError(f"{where} took {taken} episodes and refuses the next: {str(refused)[:300]}")
+                where = f"{without_credentials(url)} took {count - 1} episodes and refuses the next"
+                raise ReportError(f"{where}: {str(refused)[:300]}")
     return count
 
 

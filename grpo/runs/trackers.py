@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from grpo.chat.transcript import best_and_worst, shortened, transcript
-from grpo.episodes.record import with_transcript
 from grpo.errors import ConfigError
 from grpo.runs.evaluations import is_final
 from grpo.types import Episode
@@ -181,8 +180,8 @@ class _Wandb:
 
 
 def _table(episodes: Iterable[Episode]) -> list[list[Any]]:
-    shown = [(which, with_transcript(episode)) for which, episode in best_and_worst(list(episodes))]
-    return [[w, e.task.key, e.reward, shortened("\n".join(transcript(e)), _MAX_CHARS)] for w, e in shown]
+    shown = best_and_worst(list(episodes))
+    return [[which, e.task.key, e.reward, shortened("\n".join(transcript(e)), _MAX_CHARS)] for which, e in shown]
 
 
 def _lasting_id(folder: Path) -> str:

@@ -69,24 +69,18 @@ def _of_line(record: Any, left_out: Counter[str]) -> tuple[Episode, tuple[str, .
     _check(messages, tools)
     try:
         messages = [{**m, "content": joined(m.get("content")), "role": _ROLES[m["role"]]} for m in messages]
+        list(map(calls_of, messages if response else ()))
     except ValueError as error:
-        left_out[str(error)] += 1
+        left_out[f"cannot be read: {error}".partition(": line ")[0]] += 1
         return None
-    try:
-        list(map(calls_of, messages))
-    except ValueError:
-        if response is None:
-            raise
-        left_out["arguments of a call are no JSON"] += 1
-        return None
+    list(map(calls_of, messages))  # a chat was written to be learned from: what is wrong with it is named
     places = [part for part in (record, request, response) if part is not None]
     places += [part["metadata"] for part in places if isinstance(part.get("metadata"), dict)]
     given = [place[name] for place in places for name in ("reward", "score") if place.get(name) is not None]
     prompt = json.dumps([m for m in messages if m["role"] in ("system", "user")], sort_keys=True)
     episode = Episode("", Task(0, prompt), messages=messages, tools=tools, ending=Ending.ANSWERED)
     episode.reward = float(given[0]) if given else math.nan
-    is_request = response is not None
-    return episode, (json.dumps(tools, sort_keys=True), *map(canonical, messages)) if is_request else ()
+    return episode, (json.dumps(tools, sort_keys=True), *map(canonical, messages)) if response else ()
 
 
 def _holding(record: Any, names: tuple[str, ...], *parts: str) -> dict[str, Any] | None:

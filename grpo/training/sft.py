@@ -26,7 +26,7 @@ from grpo.machine.models import resolve_model
 from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.trained_policy import init_adapter, saved_config
 from grpo.seeds import derive_seed
-from grpo.training.demonstrations import Choice, Demonstrations, from_episodes, from_log, from_policy
+from grpo.training.demonstrations import Choice, Demonstrations, from_episodes, from_policy
 from grpo.training.engines import backend_of
 from grpo.training.first_look import check_before_start
 from grpo.training.imitation import warm_start
@@ -81,10 +81,6 @@ class SupervisedFineTuning:
             learn_auxiliary=self.config.rollout.learn_auxiliary,
             choice=choice,
         )
-
-    def read_log(self, log: Path, choice: Choice) -> None:
-        """Take what agents said in production."""
-        from_log(self.found, log, self.chat, choice)
 
     def train(
         self, folder: Path, name: str, source: str, *, steps: int | None, epochs: float, validation: float

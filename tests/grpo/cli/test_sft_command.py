@@ -210,7 +210,7 @@ def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
         (["--data", __file__], "line 1: Extra data"),
         (
             ["--data", __file__, "--set", "learning_rate=1"],
-            "grpo-sft has no use for learning_rate; --set takes dtype, learner.",
+            "grpo-sft has no use for learning_rate; --set takes dtype, judge.",
         ),
         (["--policy", "wizard", "--env", "EmailSearch-v0"], "it offers: "),
         (["--from-run", str(Path(__file__).parent)], "is no run directory: "),

@@ -280,8 +280,8 @@ def test_what_cannot_be_imitated_of_a_log_is_counted_by_its_reason(tmp_path):
         asks([turn("developer", "s"), *TURN[:1]], TURN[1]),
     )
     assert found.left_out == {
-        "request without a whole reply": 2, "arguments of a call are no JSON": 1,
-        "a message has parts of the kinds image_url; the model reads text alone": 1,
+        "request without a whole reply": 2, "cannot be read: Expecting property name enclosed in double quotes": 1,
+        "cannot be read: a message has parts of the kinds image_url; the model reads text alone": 1,
     }  # fmt: skip
     assert found.kept[0].rows[0].ids[:3] == [START, *b"s", END]
 
