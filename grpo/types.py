@@ -242,6 +242,7 @@ class Episode:
         audit: What a judge says of an answer that a rule took for right (`grpo.episodes.marking`).
         unmarked: Why a judge that was asked gave no verdict.
         explanation: What RULER says of the reward.
+        began: When, in seconds since 1970; 0.0 where that was not recorded.
         seconds: From the reset to the end.
         place: Where its record stands, if it was read without its transcript: file and byte.
     """
@@ -266,6 +267,7 @@ class Episode:
     audit: dict[str, Any] | None = None
     unmarked: str = ""
     explanation: str | None = None
+    began: float = 0.0
     seconds: float = 0.0
     place: tuple[str, int] | None = None
 

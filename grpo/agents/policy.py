@@ -1,5 +1,6 @@
 """A policy as an agent: token in, token out, in training and in evaluation alike."""
 
+import time
 from dataclasses import dataclass
 
 from grpo.chat import Chat
@@ -46,9 +47,11 @@ class PolicyAgent(Agent):
                 prompt = tree.following(episode.messages, episode.tools)
                 most = most_tokens(prompt, self.sampling, self.max_tokens)
                 seed = derive_seed(episode.seed, episode.num_turns)
+                began = time.perf_counter()
                 turn = await policy.sample(prompt.ids, self.sampling, max_tokens=most, seed=seed)
                 call = tree.said(prompt, turn.ids, turn.logprobs, policy.version)
-                call.finish_reason = turn.finish_reason
+                call.finish_reason, call.began = turn.finish_reason, round(began - play.began, 6)
+                call.seconds = round(time.perf_counter() - began, 6)
                 call.sampled = self.chat.sampled_text(turn.ids, turn.logprobs)
                 return Turn(self.chat.decode(turn.ids))
 

@@ -11,7 +11,7 @@ from grpo.cli.common import explained, has_learner
 from grpo.cli.options import finite, recipe_option, setting_options
 from grpo.config import TrainConfig, load_config
 from grpo.machine.hardware import share_cores
-from grpo.settings import ServerSettings
+from grpo.settings import JudgeSettings, ServerSettings
 
 SETTINGS_OF_BOTH = frozenset(
     {"rollout.chat_template_kwargs", "rollout.history", "rollout.max_tokens", "lora.alpha", "lora.rank", "dtype"}
@@ -21,9 +21,11 @@ SETTINGS_OF_BOTH = frozenset(
 """Settings of ``grpo-train`` that have no option here and that imitation depends on, too."""
 
 SETTINGS = SETTINGS_OF_BOTH | {"threads", "warm_start.batch", "warm_start.keep", "warm_start.learning_rate"}
+SETTINGS |= {f"judge.{name}" for name in JudgeSettings.model_fields}
 """What ``--set`` takes."""
 
 OPTIONS = ("env", "env_kwargs", "env_import", "model", "init_adapter", "device", "seed", "engine", "tinker.url")
+OPTIONS += ("reward", "judge.model", "judge.api_base", "judge.rubric")
 """Settings with an option of their own."""
 
 
@@ -42,17 +44,18 @@ OPTIONS = ("env", "env_kwargs", "env_import", "model", "init_adapter", "device",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Imitate the best episodes of a run or of an evaluation.",
 )
-@click.option("--min-reward", type=float, callback=finite, help="With --from-run: leave out episodes of less reward.")
+@click.option("--min-reward", type=float, callback=finite, help="Leave out what has less reward, or none.")
+@click.option("--best-share", type=click.FloatRange(0, 1, min_open=True), help="Only this share, of the most reward.")
 @click.option(
     "--best-per-scenario",
     type=click.IntRange(1),
-    help="With --from-run: so many episodes of each scenario, the best.  [default: 1; all above --min-reward, or with "
-    "warm_start.keep=all]",
+    help="So many of each scenario, or prompt: the best.  [default: of --from-run, without another limit, 1 (all with "
+    "warm_start.keep=all)]",
 )
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help='Imitate chats of a JSONL file: {"messages": [...], "tools": [...]} a line.',
+    help="Imitate a log: JSONL of chats (messages, tools), of requests with their responses, or of episodes.",
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="New folder for the adapter.")
 @click.option("--epochs", default=1.0, callback=finite, show_default=True, help="Passes over the demonstrations.")
@@ -68,6 +71,7 @@ def sft(
     demonstrations: int,
     from_run: Path | None,
     min_reward: float | None,
+    best_share: float | None,
     best_per_scenario: int | None,
     data: Path | None,
     out: Path,
@@ -84,16 +88,22 @@ def sft(
         raise click.UsageError("name one source of demonstrations: --policy, --from-run or --data")
     if policy is not None and not given.get("env"):
         raise click.UsageError("--policy needs --env")
-    if from_run is None and (min_reward is not None or best_per_scenario is not None):
-        raise click.UsageError("--min-reward and --best-per-scenario go with --from-run")
+    limits = (min_reward, best_share, best_per_scenario)
+    is_chosen = any(limit is not None for limit in limits)
+    if policy is not None and (is_chosen or "reward" in given):
+        raise click.UsageError("--reward, --min-reward, --best-share, --best-per-scenario go with --from-run or --data")
+    if data is not None and "reward" in given and not is_chosen:
+        raise click.UsageError("give --reward a limit to choose by: --min-reward, --best-share or --best-per-scenario")
     if not 0 <= validation < 1 or epochs <= 0:
         raise click.UsageError("--validation is a share from 0 to below 1, and --epochs is above 0")
     from grpo.display.terminal import Display
+    from grpo.episodes.judges import check_judges
     from grpo.episodes.store import FILE_NAME
     from grpo.machine.user_code import import_user_module
     from grpo.runs.export import new_folder
-    from grpo.training.demonstrations import from_jsonl
+    from grpo.training.demonstrations import Choice, from_log
     from grpo.training.engines import backend_of
+    from grpo.training.rewards import group_reward
     from grpo.training.sft import SupervisedFineTuning, without_servers
 
     share_cores()
@@ -104,13 +114,16 @@ def sft(
     if config.env_import is not None:
         import_user_module(config.env_import)
     with Display(quiet=quiet) as display, new_folder(out) as folder:
+        for line in check_judges(config) if config.reward != "env" else ():
+            display.note(line)
         tuning = SupervisedFineTuning(config, display)
+        choice = Choice(*limits, reward=None if config.reward == "env" else group_reward(config, folder))
         if policy is not None:
             tuning.play_policy(policy, demonstrations)
         elif from_run is not None:
-            tuning.read_run(from_run, min_reward, best_per_scenario)
+            tuning.read_run(from_run, choice)
         elif data is not None:
-            from_jsonl(tuning.found, data, tuning.chat)
+            from_log(tuning.found, data, tuning.chat, choice)
         source = policy or str(from_run or data)
         total, losses = tuning.train(
             folder, out.resolve().name, source, steps=steps, epochs=epochs, validation=validation
@@ -129,10 +142,10 @@ def _config(run: Path | None, recipe: str | None, given: dict[str, Any]) -> Trai
     from grpo.runs.trained_policy import init_adapter, saved_config
 
     if unused := sorted(given.keys() - SETTINGS - set(OPTIONS)):
-        taken = ", ".join(sorted(SETTINGS))
+        taken = ", ".join(sorted(SETTINGS.difference(OPTIONS)))
         raise click.UsageError(f"grpo-sft has no use for {', '.join(unused)}; --set takes {taken}")
     nothing_is_sampled = ServerSettings().model_dump()  # what a recipe says of its server may be of another device
-    overrides: dict[str, Any] = {"env": "", "server": nothing_is_sampled}
+    overrides: dict[str, Any] = {"env": "", "server": nothing_is_sampled, "reward": "env"}
     if run is not None:  # what a recipe keeps of a policy's demonstrations says nothing of episodes that were played
         overrides["warm_start.keep"] = "rewarded"
     if run is not None and (run / FILE_NAME).exists():  # an evaluation: its agent had no recipe, or another

@@ -18,12 +18,22 @@ from grpo.errors import ReportError
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: FOLDER/report.html]"
 )
 @click.option("--anyway", is_flag=True, help="Compare evaluations even where database, split, questions or env differ.")
+@click.option("--otel", metavar="FILE|URL", help="Write the episodes as OpenTelemetry traces, or send them.")
+@click.option("--inspect", type=click.Path(path_type=Path), help="Write the episodes as logs of Inspect into a folder.")
 @click.option("--live", is_flag=True, help="Serve the page on this machine while the run goes on.")
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Of --live.  [default: any free one]")
 @click.option("--open", "open_it", is_flag=True, help="Show it in the web browser.")
 @explained()
 def view(
-    folder: Path, against: Path | None, out: Path | None, anyway: bool, live: bool, port: int, open_it: bool
+    folder: Path,
+    against: Path | None,
+    out: Path | None,
+    anyway: bool,
+    otel: str | None,
+    inspect: Path | None,
+    live: bool,
+    port: int,
+    open_it: bool,
 ) -> None:
     """Write one HTML page that works offline: curves, tables, and every episode with search and filters.
 
@@ -31,12 +41,17 @@ def view(
     the baseline, and the page lies in AGAINST.
 
     With --live nothing is written: the page of a run that goes on is at the address that is shown, and changes with the
-    run. It ends when the run does, or by Ctrl-C.
+    run. It ends when the run does, or by Ctrl-C. With --otel or --inspect no page is written either.
     """
     if live:
         if against is not None or out is not None:
             raise click.UsageError("--live is of one run, and writes no file; leave AGAINST and --out out")
         _serve(folder, port, open_it)
+        return
+    if otel is not None or inspect is not None:
+        if against is not None or out is not None:
+            raise click.UsageError("--otel and --inspect export one folder; leave AGAINST and --out out")
+        _export(folder, otel, inspect)
         return
     from grpo.report import write_report
 
@@ -44,6 +59,21 @@ def view(
     click.echo(page)
     if open_it:
         _open(page.absolute().as_uri())
+
+
+def _export(folder: Path, otel: str | None, inspect: Path | None) -> None:
+    from grpo.report.traced import sources
+
+    found = sources(folder)
+    if otel is not None:
+        from grpo.report.otel import export_traces
+
+        click.echo(f"{export_traces(found, otel)} episodes: {otel}")
+    if inspect is not None:
+        from grpo.report.inspect_log import export_logs
+
+        for path in export_logs(found, inspect):
+            click.echo(path)
 
 
 def _serve(root: Path, port: int, open_it: bool) -> None:

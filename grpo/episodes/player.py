@@ -156,7 +156,7 @@ class Player:
 
     async def _played(self, planned: PlannedEpisode) -> Episode:
         episode = Episode(self.pool.env_id, planned.task, planned.sample_index, planned.seed)
-        began = time.perf_counter()
+        episode.began, began = round(time.time(), 6), time.perf_counter()
         seat = await self.pool.seat()
         play = Play(episode, seat, self.max_turns)
         try:

@@ -66,6 +66,7 @@ def line_of(episode: Episode, *, logprobs: bool = False) -> bytes:
         "completion_tokens": e.num_sampled_tokens,
         "cost": e.cost,
         **{name: getattr(e, name) for name in _AS_THEY_ARE},
+        "began": e.began,
         "metrics": e.metrics,
         "calls": [
             _call_record(call, before, logprobs)
@@ -94,6 +95,7 @@ def episode_of(record: Mapping[str, Any]) -> Episode:
             turn_errors=list(record["turn_errors"]),
             # JSON has no word for a number that is not finite
             metrics={name: math.nan if v is None else v for name, v in record["metrics"].items()},
+            began=record.get("began", 0.0),
             calls=list(_calls(record["calls"], record.get("tools", []))),
             **{name: record.get(name, []) for name in _TRANSCRIPT},
             **{name: record[name] for name in _AS_THEY_ARE},

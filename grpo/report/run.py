@@ -61,7 +61,7 @@ def load_run(run_dir: Path) -> Run:
     evaluations = files(run_dir, ".jsonl")
     final = {label for label in evaluations if is_final(label.partition("-")[0]) or baseline_of(label)}
     config = run_dir / "config.json"
-    with _explained(run_dir):
+    with readable(run_dir):
         run = Run(
             config=read_json(config) if config.exists() else {},
             steps=read_jsonl(run_dir / "metrics.jsonl", damaged),
@@ -98,12 +98,17 @@ def episodes_in(path: Path, damaged: list[str]) -> list[Episode]:
     Raises:
         ReportError: The file can't be read.
     """
-    with _explained(path):
+    with readable(path):
         return list(read_episodes(path, damaged=damaged))
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
+    """Names a file that cannot be read, or is damaged.
+
+    Raises:
+        ReportError: It is.
+    """
     try:
         yield
     except (OSError, ValueError) as error:

@@ -12,7 +12,7 @@ from grpo.chat.transcript import text_of
 from grpo.display.metrics import counted, short_number
 from grpo.ending import Ending
 from grpo.types import Episode, Message
-from judges.common.tool_calls import Fault, parse_turn
+from judges.common.tool_calls import Fault, ParsedTurn, parse_turn
 
 SHOWN_PAIRS = 8
 """Questions that a page shows first, as they were answered before and after."""
@@ -75,7 +75,7 @@ def blocks_of(episode: Episode) -> list[Block]:
             turn += 1
             blocks += [replace(block, turn=turn) for block in _assistant_blocks(message)]
         elif turn >= 0:
-            blocks.append(_folded("observation", _content(message)))
+            blocks.append(_folded("observation", content_of(message)))
     return blocks + model_blocks_of(episode)
 
 
@@ -86,7 +86,7 @@ def model_blocks_of(episode: Episode) -> list[Block]:
     """
     calls = [call for call in episode.calls if not call.sampled_ids]
     said = "\n".join(text_of(message) for message in episode.messages)
-    replies = [_content(call.reply) for call in calls if isinstance(call.reply, dict)]
+    replies = [content_of(call.reply) for call in calls if isinstance(call.reply, dict)]
     if all(reply in said for reply in replies):
         return []
     blocks: list[Block] = []
@@ -155,18 +155,25 @@ def _folded(kind: str, text: str) -> Block:
     return Block(kind, title, text)
 
 
-def _content(message: Message) -> str:
+def content_of(message: Message) -> str:
+    """Its text; what has parts, as JSON."""
     content = message.get("content")
     return content if isinstance(content, str) else "" if content is None else json.dumps(content, ensure_ascii=False)
 
 
-def _assistant_blocks(message: Message) -> list[Block]:
-    """What a turn says, then what it calls."""
-    content = _content(message)
+def turn_of(message: Message) -> tuple[str, ParsedTurn]:
+    """What a turn of the assistant says beside its calls, and what it is."""
+    content = content_of(message)
     turn = parse_turn(json.dumps(message) if message.get("tool_calls") else content)
     said = _TAGGED.sub("", content).strip()
     if turn.items and said == content.strip() and said.startswith(("{", "[")):  # a call without tags
         said = ""
+    return said, turn
+
+
+def _assistant_blocks(message: Message) -> list[Block]:
+    """What a turn says, then what it calls."""
+    said, turn = turn_of(message)
     blocks = [Block("text", "", said)] if said else []
     for item in turn.items:
         if isinstance(item, Fault):

@@ -1,4 +1,4 @@
-"""A run's metrics in tensorboard, trackio or wandb, beside ``metrics.jsonl``, which is always written.
+"""A run's metrics and some of its episodes in tensorboard, trackio or wandb, beside its own files, which hold all.
 
 A tracker that fails is noted once and left alone: it never ends a run. wandb's own variables (``WANDB_MODE=offline``,
 ``WANDB_PROJECT``) and trackio's (``TRACKIO_DIR``, ``TRACKIO_SPACE_ID``) are honoured. A run continued with ``--resume``
@@ -10,14 +10,18 @@ import importlib.util
 import math
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from grpo.chat.transcript import best_and_worst, shortened, transcript
 from grpo.errors import ConfigError
 from grpo.runs.evaluations import is_final
+from grpo.types import Episode
 from judges.common.files import Closeable
 
+_COLUMNS = ["episode", "scenario", "reward", "transcript"]
+_MAX_CHARS = 20_000  # of a transcript
 _ID_FILE = "tracking-id"
 
 
@@ -61,11 +65,18 @@ class Tracking(Closeable):
         if (tracker := self._tracker) is not None:
             self._guarded(lambda: tracker.log(numbers, step))
 
-    def log_evaluation(self, summary: Mapping[str, Any], step: int) -> None:
-        """Record the means of an evaluation: ``eval/sampled/reward``, between steps ``selection/sampled/reward``."""
+    def log_evaluation(self, summary: Mapping[str, Any], step: int, episodes: Iterable[Episode] = ()) -> None:
+        """Record means, ``eval/sampled/reward`` or, between steps, ``selection/sampled/reward``, and examples."""
         means = {name: interval["mean"] for name, interval in summary["metrics"].items()}
         where = "eval" if is_final(summary["label"].partition("-")[0]) else "selection"
-        self.log(means, step, f"{where}/{'greedy' if summary['temperature'] == 0 else 'sampled'}/")
+        where = f"{where}/{'greedy' if summary['temperature'] == 0 else 'sampled'}"
+        self.log(means, step, f"{where}/")
+        self.log_episodes(episodes, step, where)
+
+    def log_episodes(self, episodes: Iterable[Episode], step: int, where: str) -> None:
+        """Record the best and the worst of some episodes, to be read, as ``where/episodes``."""
+        if (tracker := self._tracker) is not None:
+            self._guarded(lambda: tracker.show(f"{where}/episodes", _table(episodes), step))
 
     def close(self) -> None:
         """Have the tracker write what is left."""
@@ -111,6 +122,10 @@ class _Tensorboard:
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
+    def show(self, name: str, rows: list[list[Any]], step: int) -> None:
+        for which, _scenario, _reward, text in rows:  # Markdown: an indented text stands as it is
+            self._writer.add_text(f"{name}/{which}", "    " + text.replace("\n", "\n    "), step)
+
     def close(self) -> None:
         self._writer.close()
 
@@ -120,11 +135,15 @@ class _Trackio:
 
     def __init__(self, folder: Path, project: str, config: Mapping[str, Any], _steps_done: int):
         trackio: Any = importlib.import_module("trackio")
+        self._table = trackio.Table
         name = f"{folder.name}-{_lasting_id(folder)}"
         self._run = trackio.init(project, name, config=dict(config), resume="allow", auto_log_cpu=False)
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         self._run.log(dict(metrics), step=step)
+
+    def show(self, name: str, rows: list[list[Any]], step: int) -> None:
+        self._run.log({name: self._table(columns=_COLUMNS, data=rows)}, step=step)
 
     def close(self) -> None:
         self._run.finish()
@@ -135,6 +154,7 @@ class _Wandb:
 
     def __init__(self, folder: Path, project: str, config: Mapping[str, Any], _steps_done: int):
         wandb: Any = importlib.import_module("wandb")
+        self._table = wandb.Table
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or project,
             name=folder.name,
@@ -152,8 +172,16 @@ class _Wandb:
         axis = {} if "warmstart/step" in metrics else {"step": step}
         self._run.log({**metrics, **axis})
 
+    def show(self, name: str, rows: list[list[Any]], step: int) -> None:
+        self._run.log({name: self._table(columns=_COLUMNS, data=rows), "step": step})
+
     def close(self) -> None:
         self._run.finish()
+
+
+def _table(episodes: Iterable[Episode]) -> list[list[Any]]:
+    shown = best_and_worst(list(episodes))
+    return [[which, e.task.key, e.reward, shortened("\n".join(transcript(e)), _MAX_CHARS)] for which, e in shown]
 
 
 def _lasting_id(folder: Path) -> str:

@@ -1,5 +1,5 @@
 """What a warm start imitates: demonstrations of an env's own policy, the best episodes of a run or of an evaluation, or
-chats in a JSONL file.
+logs of agents in production.
 
 All become token ids as a rollout would have them: prompts and observations by the chat format, assistant turns apart.
 Episodes that the same model sampled keep their ids. What an agent of the user's asked its model is imitated in the
@@ -7,12 +7,13 @@ agent's own prompts. Assistant turns alone are imitated; a turn that the env ans
 with an error, or that a file gives ``"weight": 0``, is context.
 """
 
-import json
+import asyncio
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from grpo.errors import DataError, ModelError
 from grpo.learner.segments import Segment, TurnWeights, segments_of
 from grpo.seeds import derive_seed
 from grpo.training.imitation import demonstrate, is_kept
-from grpo.types import Episode, Message, Task
-
-ROLES = ("system", "user", "assistant", "tool")
+from grpo.training.logs import read_log
+from grpo.training.rewards import GroupReward
+from grpo.types import Episode, Group, Message, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,23 @@ def from_policy(
         on_done()
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which episodes are imitated: all of them, where it asks for nothing.
+
+    Attributes:
+        min_reward: None of less reward.
+        best_share: Of all, this share of the highest reward, and what has as much as the last of them.
+        best_per_scenario: Of each scenario, only so many of the highest reward, of those that can be imitated.
+        reward: Rewards them anew.
+    """
+
+    min_reward: float | None = None
+    best_share: float | None = None
+    best_per_scenario: int | None = None
+    reward: GroupReward | None = None
+
+
 def from_episodes(
     found: Demonstrations,
     files: Sequence[Path],
@@ -107,8 +125,7 @@ def from_episodes(
     *,
     same_model: bool,
     learn_auxiliary: bool = False,
-    min_reward: float | None = None,
-    best_per_scenario: int | None = None,
+    choice: Choice = Choice(),
 ) -> None:
     """The best episodes that were played (rejection sampling; compare RAFT, arXiv 2304.06767, algorithm 1).
 
@@ -120,60 +137,85 @@ def from_episodes(
         chat: Of the model that will imitate.
         same_model: Whether that is the model that sampled them; its token ids are kept then.
         learn_auxiliary: See `grpo.agents.captured.leave_out`.
-        min_reward: Episodes below it are left out.
-        best_per_scenario: Of each scenario, only so many of the highest reward, of those that can be imitated.
+        choice: Which are taken.
 
     Raises:
         DataError: There is no episode, or one cannot be read.
     """
-    by_scenario: dict[str, list[Episode]] = defaultdict(list)
     try:
-        for path in files:
-            for episode in read_episodes(path, transcripts=False):
-                if not episode.ending.compared:
-                    found.left_out[f"ended: {episode.ending}"] += 1
-                elif min_reward is not None and episode.reward < min_reward:
-                    found.left_out[f"reward below {min_reward:g}"] += 1
-                else:
-                    by_scenario[episode.task.key].append(episode)
-        for key, saved in by_scenario.items():
-            kept = 0
-            for light in sorted(saved, key=attrgetter("reward"), reverse=True):
-                if kept == best_per_scenario:
-                    found.left_out[f"not among the best {best_per_scenario} of the scenario"] += 1
-                    continue
-                episode = with_transcript(light)
-                if not same_model and any(call.is_of_agent for call in episode.calls):
-                    episode = _asked_again(episode, chat, learn_auxiliary=learn_auxiliary)
-                elif not same_model:
-                    episode = _in_own_form(episode, chat)
-                kept += found.add(key, episode)
+        light = (episode for path in files for episode in read_episodes(path, transcripts=False))
+        take = partial(_in_form_of, chat, same_model=same_model, learn_auxiliary=learn_auxiliary)
+        _choose(found, light, choice, take)
     except ValueError as error:
         raise DataError(str(error)) from error
 
 
-def from_jsonl(found: Demonstrations, path: Path, chat: Chat) -> None:
-    """Chats of a file, one JSON object a line: ``{"messages": [...], "tools": [...]}`` as OpenAI has them.
+def from_log(found: Demonstrations, path: Path, chat: Chat, choice: Choice = Choice()) -> None:
+    """What agents said in production (`grpo.training.logs`).
 
     Raises:
-        DataError: A line that is no such object; with its number.
+        DataError: A line that is nothing of the kind; with its number.
     """
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        if not line.strip():
-            continue
+
+    def take(episode: Episode) -> Episode | None:
+        if episode.env:
+            return _in_form_of(chat, episode, same_model=False, learn_auxiliary=False)
         try:
-            record = _chat_record(line)
-            episode = _encoded(record["messages"], record["tools"], (), chat)
+            encoded = _encoded(episode.messages, episode.tools, (), chat)
         except ModelError as error:
             found.left_out[f"refused by the model's chat template: {error.__cause__ or error}"] += 1
-            continue
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{path} line {number}: {error}") from error
-        for message, said in zip(record["messages"], episode.messages, strict=True):
+            return None
+        for message, said in zip(episode.messages, encoded.messages, strict=True):
             if message.get("tool_calls") and (message.get("content") or "") not in said["content"]:
                 found.left_out["text beside a tool call, where the model's template has none"] += 1
-        prompt = [m for m in episode.messages if m["role"] in ("system", "user")]
-        found.add(json.dumps(prompt, sort_keys=True), episode)
+        return encoded
+
+    _choose(found, read_log(path, found.left_out), choice, take)
+
+
+def _choose(
+    found: Demonstrations, episodes: Iterable[Episode], choice: Choice, take: Callable[[Episode], Episode | None]
+) -> None:
+    groups: dict[str, list[Episode]] = defaultdict(list)
+    for episode in episodes:
+        if episode.ending.compared:
+            groups[episode.task.key].append(episode)
+        else:
+            found.left_out[f"ended: {episode.ending}"] += 1
+    if choice.reward is not None:
+        groups = asyncio.run(_rewarded(found, groups, choice.reward))
+    ranked = sorted(-e.reward for group in groups.values() for e in group if not math.isnan(e.reward))
+    least = -ranked[math.ceil(choice.best_share * len(ranked)) - 1] if choice.best_share and ranked else -math.inf
+    for key, group in groups.items():
+        kept = 0
+        for episode in sorted(group, key=lambda e: -math.inf if math.isnan(e.reward) else e.reward, reverse=True):
+            if math.isnan(episode.reward) and choice != Choice():
+                found.left_out["without a reward"] += 1
+            elif choice.min_reward is not None and episode.reward < choice.min_reward:
+                found.left_out[f"reward below {choice.min_reward:g}"] += 1
+            elif episode.reward < least:
+                found.left_out[f"not among the best {choice.best_share:.0%}"] += 1
+            elif kept == choice.best_per_scenario:
+                found.left_out[f"not among the best {kept} of the scenario"] += 1
+            elif (taken := take(with_transcript(episode))) is not None:
+                kept += found.add(key, taken)
+
+
+async def _rewarded(
+    found: Demonstrations, groups: dict[str, list[Episode]], reward: GroupReward
+) -> dict[str, list[Episode]]:
+    whole = (Group(group[0].task, list(map(with_transcript, group))) for group in groups.values())
+    judged = dict(zip(groups, await asyncio.gather(*map(reward.reward, whole)), strict=True))
+    found.left_out.update("no verdict of the judge" for key, one in judged.items() if one is None for _ in groups[key])
+    return {key: one.episodes for key, one in judged.items() if one is not None}
+
+
+def _in_form_of(chat: Chat, episode: Episode, *, same_model: bool, learn_auxiliary: bool) -> Episode:
+    if same_model:
+        return episode
+    if any(call.is_of_agent for call in episode.calls):
+        return _asked_again(episode, chat, learn_auxiliary=learn_auxiliary)
+    return _in_own_form(episode, chat)
 
 
 def _in_own_form(episode: Episode, chat: Chat) -> Episode:
@@ -235,25 +277,3 @@ def _as_text(message: Message, tools: list[dict[str, Any]], chat: Chat) -> Messa
     if message["role"] != "assistant":
         return {**message, "content": message.get("content") or ""}
     return {"role": "assistant", "content": chat.turn_text(message, tools)}
-
-
-def _chat_record(line: bytes) -> dict[str, Any]:
-    record = json.loads(line)
-    if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
-        raise ValueError('expected an object with a list "messages", for example {"messages": [{"role": "user", ...}]}')
-    roles: list[str] = []
-    for place, message in enumerate(record["messages"], start=1):
-        if not isinstance(message, dict) or message.get("role") not in ROLES:
-            role = message.get("role") if isinstance(message, dict) else message
-            raise ValueError(f"message {place} has the role {role!r}; it must be one of {', '.join(ROLES)}")
-        if not isinstance(message.get("content"), str) and not message.get("tool_calls"):
-            raise ValueError(f'message {place} ({message["role"]}) has no text in "content"')
-        if message["role"] == "assistant" and roles[-1:] == ["assistant"]:
-            raise ValueError(f"messages {place - 1} and {place} are both of the assistant; join them")
-        roles.append(message["role"])
-    if "assistant" not in roles or roles[0] == "assistant":
-        raise ValueError("the messages must begin with a system or user message and hold an assistant's turn")
-    tools = record.get("tools") or []
-    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise ValueError('"tools" must be a list of function schemas')
-    return {"messages": record["messages"], "tools": tools}

@@ -6,6 +6,7 @@
 import math
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from grpo.machine.models import resolve_model
 from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.trained_policy import init_adapter, saved_config
 from grpo.seeds import derive_seed
-from grpo.training.demonstrations import Demonstrations, from_episodes, from_policy
+from grpo.training.demonstrations import Choice, Demonstrations, from_episodes, from_policy
 from grpo.training.engines import backend_of
 from grpo.training.first_look import check_before_start
 from grpo.training.imitation import warm_start
@@ -67,9 +68,10 @@ class SupervisedFineTuning:
             from_policy(self.found, env, tasks, self.chat, name, config, bar.update)
         env.close()
 
-    def read_run(self, run: Path, min_reward: float | None, best_per_scenario: int | None) -> None:
-        """Take the best episodes of a run, or of an evaluation; without either limit, the best of each scenario."""
-        neither = min_reward is None and best_per_scenario is None and self.config.warm_start.keep == "rewarded"
+    def read_run(self, run: Path, choice: Choice) -> None:
+        """Take the best episodes of a run, or of an evaluation; where none are chosen, the best of each scenario."""
+        if choice == Choice(reward=choice.reward) and self.config.warm_start.keep == "rewarded":
+            choice = replace(choice, best_per_scenario=1)
         evaluated = run / FILE_NAME
         from_episodes(
             self.found,
@@ -77,8 +79,7 @@ class SupervisedFineTuning:
             self.chat,
             same_model=not evaluated.exists() and form_of(saved_config(run)) == form_of(self.config),
             learn_auxiliary=self.config.rollout.learn_auxiliary,
-            min_reward=min_reward,
-            best_per_scenario=1 if neither else best_per_scenario,
+            choice=choice,
         )
 
     def train(

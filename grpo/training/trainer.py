@@ -27,7 +27,7 @@ from grpo.envs.pool import EnvPool
 from grpo.envs.registry import with_split
 from grpo.envs.workers import EnvWorkers
 from grpo.episodes.marking import Marker, newest_audits_warning
-from grpo.episodes.record import write_episodes
+from grpo.episodes.record import read_episodes, with_transcript, write_episodes
 from grpo.episodes.tasks import TaskStream
 from grpo.errors import FullGpuError, TrainingError
 from grpo.learner.segments import Segment
@@ -289,6 +289,7 @@ class Trainer:
                 self.display.note(f"-- step {self.step}, {which} episode")
                 for line in transcript(episode):
                     self.display.note(line)
+            self.tracking.log_episodes(sampled, self.step, "rollout")
 
     # -- parts of a step ---------------------------------------------------------------------------------------
 
@@ -343,7 +344,9 @@ class Trainer:
                 note_score(self.run.checkpoints, self.step, found[0]["metrics"]["reward/mean"]["mean"])
             self._description()(self.run.checkpoints / checkpoint_name(self.step))
         for summary in found:  # last: a tracker may be slow, and a run that ends meanwhile has its card
-            self.tracking.log_evaluation(summary, self.step)
+            played = read_episodes(self.run.evaluation(summary["label"]).with_suffix(".jsonl"), transcripts=False)
+            shown = [with_transcript(episode) for _, episode in best_and_worst(list(played))]
+            self.tracking.log_evaluation(summary, self.step, shown)
 
     async def _evaluated(self, when: str) -> list[dict[str, Any]]:
         async with self.sampler.policy(self.step) as policy, self.sampler.base_model() as base_model:

@@ -86,3 +86,9 @@ def talked(chat: Any, turns: list[str], max_tokens: int = 4096, **env_kwargs: An
 def lines_of(path: Path) -> list[dict[str, Any]]:
     """The JSON objects of a file, one a line."""
     return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def untimed(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of an episode without the times that were measured."""
+    calls = [{k: v for k, v in call.items() if k not in ("began", "seconds")} for call in record["calls"]]
+    return {k: v for k, v in record.items() if k not in ("began", "seconds")} | {"calls": calls}

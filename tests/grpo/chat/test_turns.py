@@ -8,7 +8,7 @@ from email_env.tools.actions import parse_action
 from grpo.episodes.record import write_episodes
 from grpo.errors import DataError
 from grpo.learner.segments import segments_of
-from grpo.training.demonstrations import Demonstrations, from_episodes, from_jsonl
+from grpo.training.demonstrations import Demonstrations, from_episodes, from_log
 from judges.common.tool_calls import Call
 from tests.grpo.chat.templates import FAMILIES, Family, every_family
 from tests.support.envs import TalkEnv
@@ -36,7 +36,7 @@ def read(chat, tmp_path, *records):
     path = tmp_path / "chats.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     found = Demonstrations(4096)
-    from_jsonl(found, path, chat)
+    from_log(found, path, chat)
     return found
 
 

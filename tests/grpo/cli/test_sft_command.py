@@ -26,6 +26,7 @@ from judges.common.files import read_jsonl, write_json
 from tests.grpo.training.test_demonstrations import rollout
 from tests.support.envs import SUMS_ENV, WORD_ENV
 from tests.support.evaluations import run
+from tests.support.judge_server import JudgeServer, score_by
 from tests.support.tiny_model import tiny_chat_model_folder
 from tests.support.wait import wait_until
 
@@ -202,12 +203,14 @@ def test_ctrl_c_leaves_nothing(model, chats, tmp_path):
         ([], "name one source of demonstrations"),
         (["--policy", "oracle", "--data", __file__, "--env", "E"], "name one source"),
         (["--policy", "oracle"], "--policy needs --env"),
-        (["--data", __file__, "--min-reward", "1"], "go with --from-run"),
+        (["--policy", "oracle", "--env", "E", "--min-reward", "1"], "go with --from-run or --data"),
+        (["--data", __file__, "--reward", "ruler"], "give --reward a limit to choose by: --min-reward, --best-share"),
+        (["--data", __file__, "--best-share", "1.5"], "1.5 is not in the range"),
         (["--data", __file__, "--validation", "1"], "--validation is a share"),
         (["--data", __file__], "line 1: Extra data"),
         (
             ["--data", __file__, "--set", "learning_rate=1"],
-            "grpo-sft has no use for learning_rate; --set takes dtype, learner.",
+            "grpo-sft has no use for learning_rate; --set takes dtype, judge.",
         ),
         (["--policy", "wizard", "--env", "EmailSearch-v0"], "it offers: "),
         (["--from-run", str(Path(__file__).parent)], "is no run directory: "),
@@ -248,3 +251,21 @@ def test_the_good_episodes_of_an_evaluation_become_an_adapter_whoever_played_the
     assert re.search(r"demonstrations +4", result.output), result.output
     assert f"grpo-train --env {SUMS_ENV} " in result.output
     assert (tmp_path / "best" / "adapter_model.safetensors").exists()
+
+
+@pytest.mark.torch
+def test_a_log_is_chosen_from_by_a_judge_of_equal_prompts(model, tmp_path):
+    pytest.importorskip("litellm", reason="judges need litellm (install the extra 'judge')")
+    log = tmp_path / "log.jsonl"
+    asked = [{"role": "user", "content": "What is 2 + 2?"}]
+    lines = [{"messages": [*asked, {"role": "assistant", "content": text}]} for text in ("5", "4", "It is 3.")]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    answer = score_by(lambda messages: (1.0 if messages[-1]["content"] == "4" else 0.0, "arithmetic"))
+    with JudgeServer(answer) as server:
+        judge = ("--reward", "ruler", "--judge-model", "openai/judge", "--judge-api-base", server.url)
+        choice = (*judge, "--min-reward", "0.5", "--steps", "1", "--validation", "0", "--out", tmp_path / "out")
+        result = invoke("--data", log, "--model", model, "--cpu", *choice)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"demonstrations +1\b", result.output), result.output
+    assert re.search(r"left out: reward below 0.5 +2\b", result.output), result.output
+    assert (tmp_path / "out" / "judgements.jsonl").exists(), "what was asked and paid for is kept"

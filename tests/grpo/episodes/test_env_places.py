@@ -53,7 +53,7 @@ def played(out, *arguments, **options):
     """Rows and transcripts of an evaluation, without what is measured."""
     found, shown = evaluated(out, *arguments, **options)
     assert shown.exit_code == 0, shown.output
-    dropped = {"seconds", "calls", "messages", "tools"}
+    dropped = {"began", "seconds", "calls", "messages", "tools"}
     kept = [{name: value for name, value in row.items() if name not in dropped} for row in found]
     return kept, [(row["tools"], _without_ids(row["messages"])) for row in found]
 

@@ -1,5 +1,6 @@
 """Metrics in the real trackers, read back from what they wrote; and a tracker that fails."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -53,7 +54,16 @@ def test_trackio_keeps_a_run_in_its_local_database_and_goes_on_in_it(tmp_path):
         ).fetchall()
     assert len({name for name, _, _ in rows}) == 1
     assert rows[0][0].startswith("run-")
-    assert [(step, value) for _, step, value in rows] == [(1, 0.25), (2, 0.5)]
+    assert [(step, value) for _, step, value in rows if value is not None] == [(1, 0.25), (2, 0.5)]
+    with sqlite3.connect(tmp_path / "trackio" / "Word-v0.db") as database:
+        tables = database.execute(
+            "SELECT json_extract(metrics, '$.\"rollout/episodes\"._value') FROM metrics"
+        ).fetchall()
+    (first, _) = [json.loads(table) for (table,) in tables if table]
+    assert [(row["episode"], row["scenario"], row["reward"]) for row in first] == [
+        ("best", "test-0001", 0.9), ("worst", "test-0000", 0.1),
+    ]  # fmt: skip
+    assert "[user] Which hotel did Maria book" in first[0]["transcript"]
 
 
 def test_wandb_offline_writes_a_run_of_its_own_kind_and_goes_on_under_its_id(tmp_path):
@@ -64,6 +74,10 @@ def test_wandb_offline_writes_a_run_of_its_own_kind_and_goes_on_under_its_id(tmp
     assert len(files) == 2
     assert len({file.name for file in files}) == 1  # one id, so `wandb sync` makes one run of them
     assert all(b"reward/mean" in file.read_bytes() for file in files)
+    (table, *_) = sorted((tmp_path / "run" / "wandb").glob("offline-run-*/files/media/table/rollout/episodes_*.json"))
+    kept = json.loads(table.read_bytes())
+    assert kept["columns"] == ["episode", "scenario", "reward", "transcript"]
+    assert [row[:3] for row in kept["data"]] == [["best", "test-0001", 0.9], ["worst", "test-0000", 0.1]]
 
 
 def run_tracker(name: str, tmp_path: Path, step: int, variables: dict[str, str]) -> None:
@@ -71,7 +85,10 @@ def run_tracker(name: str, tmp_path: Path, step: int, variables: dict[str, str])
         "import sys; from pathlib import Path; from grpo.runs.trackers import Tracking\n"
         "folder, step = Path(sys.argv[2]), int(sys.argv[3]); folder.mkdir(exist_ok=True)\n"
         "with Tracking(sys.argv[1], folder, project='Word-v0', config={'steps': 3}, note=sys.exit) as tracking:\n"
-        "    tracking.log({'reward/mean': step / 4}, step)"
+        "    tracking.log({'reward/mean': step / 4}, step)\n"
+        "    from tests.support.reports import make_episode\n"
+        "    episodes = [make_episode(n, reward, solved=False) for n, reward in enumerate((0.1, 0.9, 0.5))]\n"
+        "    tracking.log_episodes(episodes, step, 'rollout')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, name, str(tmp_path / "run"), str(step)],

@@ -15,7 +15,8 @@ from grpo.episodes.record import line_of, write_episodes
 from grpo.errors import DataError
 from grpo.learner.segments import segments_of
 from grpo.serving.policy import SamplingParams
-from grpo.training.demonstrations import Demonstrations, from_episodes, from_jsonl, from_policy
+from grpo.training.demonstrations import Choice, Demonstrations, from_episodes, from_log, from_policy
+from grpo.training.rewards import FunctionReward
 from grpo.training.sft import form_of
 from grpo.types import Episode, Task
 from judges.common.tool_calls import format_call
@@ -44,7 +45,7 @@ def said(demonstrations: Demonstrations) -> list[bytes]:
 def taken(folder: Path, *, max_tokens: int = 1000, same_model: bool = True, **limits: float) -> Demonstrations:
     """The demonstrations of the episodes that lie in a folder."""
     found = Demonstrations(max_tokens)
-    from_episodes(found, sorted(folder.glob("*.jsonl")), CHAT, same_model=same_model, **limits)
+    from_episodes(found, sorted(folder.glob("*.jsonl")), CHAT, same_model=same_model, choice=Choice(**limits))
     return found
 
 
@@ -112,7 +113,7 @@ def test_the_best_of_a_long_run_are_found_in_little_memory(tmp_path):
         write_episodes(tmp_path / f"step-{step:04d}.jsonl", episodes)
     found = Demonstrations(30_000)
     files = sorted(tmp_path.glob("*.jsonl"))
-    peak = traced_peak(lambda: from_episodes(found, files, CHAT, same_model=True, best_per_scenario=1))
+    peak = traced_peak(lambda: from_episodes(found, files, CHAT, same_model=True, choice=Choice(best_per_scenario=1)))
     assert [d.rows[0].ids[-2:] for d in found.kept] == [[19, 0], [0, 1], [19, 2], [0, 3], [19, 4]]
     assert found.left_out == {"not among the best 1 of the scenario": 95}
     assert peak < 20 * 1_000_000, "a hundred episodes have 48 MB in lists alone"
@@ -170,13 +171,13 @@ def test_a_chat_is_encoded_as_a_rollout_would_be(tmp_path):
         "messages": [turn("user", "a"), turn("assistant", "bc", weight=0), turn("tool", "d"), turn("assistant", "e")]
     }
     found = Demonstrations(1000)
-    from_jsonl(found, chats(tmp_path / "c.jsonl", chat, "", quiet), CHAT)
+    from_log(found, chats(tmp_path / "c.jsonl", chat, "", quiet), CHAT)
     ids = [START, *b"a", END, START, *b"bc", END, START, *b"d", END, START, *b"e", END]
     assert [d.rows[0].ids for d in found.kept] == [ids]
     assert found.kept[0].rows[0].action_mask == [False] * 4 + [True] * 3 + [False] * 4 + [True] * 2
     assert found.left_out == {"duplicate": 1}
     alone = Demonstrations(1000)
-    from_jsonl(alone, chats(tmp_path / "q.jsonl", quiet), CHAT)
+    from_log(alone, chats(tmp_path / "q.jsonl", quiet), CHAT)
     assert said(alone) == [b"e"]
 
 
@@ -184,7 +185,7 @@ def test_tool_calls_are_written_as_a_policy_writes_them(tmp_path):
     call = {"id": "1", "type": "function", "function": {"name": "read_email", "arguments": '{"message_id": "<ü>"}'}}
     chat = {"messages": [turn("user"), turn("assistant", None, tool_calls=[call])], "tools": []}
     found = Demonstrations(1000)
-    from_jsonl(found, chats(tmp_path / "c.jsonl", chat), CHAT)
+    from_log(found, chats(tmp_path / "c.jsonl", chat), CHAT)
     assert said(found)[0].decode() == (
         '<tool_call>\n{"name": "read_email", "arguments": {"message_id": "<ü>"}}\n</tool_call>'
     )
@@ -212,7 +213,7 @@ def test_tool_calls_are_written_as_a_policy_writes_them(tmp_path):
 def test_a_bad_line_is_named_with_its_number_and_what_is_wrong(line, message, tmp_path):
     good = {"messages": [turn("user"), turn("assistant")]}
     with pytest.raises(DataError, match=rf"c\.jsonl {message}"):
-        from_jsonl(Demonstrations(1000), chats(tmp_path / "c.jsonl", good, line), CHAT)
+        from_log(Demonstrations(1000), chats(tmp_path / "c.jsonl", good, line), CHAT)
 
 
 def test_the_ids_of_a_run_are_kept_where_model_and_form_of_the_chat_are_its_own(tmp_path):
@@ -225,3 +226,94 @@ def test_the_ids_of_a_run_are_kept_where_model_and_form_of_the_chat_are_its_own(
         {"rollout.chat_template_kwargs": {"a": 1}},
     ):
         assert form_of(load_config(None, {"env": WORD_ENV, "model": str(tmp_path), **changed})) != form_of(run)
+
+
+def asks(messages: list[dict], reply: dict, **more: object) -> dict:
+    """A line of a proxy's log."""
+    body = {"model": "m1", "messages": messages, "tools": more.pop("tools", [])}
+    choice = {"index": 0, "message": reply, "finish_reason": more.pop("finish_reason", "stop")}
+    return {"request": body, "response": {"object": "chat.completion", "choices": [choice]}, **more}
+
+
+def found_in(path: Path, *records: object, **limits: object) -> Demonstrations:
+    found = Demonstrations(1000)
+    from_log(found, chats(path / "log.jsonl", *records), CHAT, Choice(**limits))
+    return found
+
+
+TURN = [turn("user", "a"), turn("assistant", "bc"), turn("user", "d"), turn("assistant", "e")]
+
+
+def test_requests_that_carry_each_other_on_are_one_conversation(tmp_path):
+    """The second was sent with what a framework changes on the way, and the third with a turn that is in no reply."""
+    changed = [turn("user", [{"type": "text", "text": "a"}]), turn("assistant", "bc ", name="x"), TURN[2]]
+    edited = [TURN[0], turn("assistant", "other"), turn("user", "f")]
+    found = found_in(tmp_path, asks(TURN[:1], TURN[1]), asks(changed, TURN[3]), asks(edited, turn("assistant", "g")))
+    assert said(found) == [b"bc e", b"g"]
+    assert found.left_out == {"carried on by another request": 1}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"messages": TURN[:1], "response": {"choices": [{"message": TURN[1], "finish_reason": "stop"}]}},
+        {"object": "chat.completion", "messages": TURN[:1], "choices": [{"message": TURN[1]}], "metadata": {"a": "b"}},
+        {"custom_id": "1", "body": {"messages": TURN[:1]}, "response": {"body": {"choices": [{"message": TURN[1]}]}}},
+        {"request": {"input": "a"}, "response": {"object": "response", "output": [
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "bc"}]}]}},
+    ],
+    ids=["a gateway's", "a stored completion with its messages", "a batch's", "of the Responses API"],
+)  # fmt: skip
+def test_a_request_is_read_wherever_a_log_has_it(tmp_path, line):
+    found = found_in(tmp_path, line)
+    assert [d.rows[0].ids for d in found.kept] == [[START, *b"a", END, START, *b"bc", END]]
+
+
+def test_what_cannot_be_imitated_of_a_log_is_counted_by_its_reason(tmp_path):
+    broken = {"tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{a"}}]}
+    found = found_in(
+        tmp_path,
+        asks(TURN[:1], TURN[1], finish_reason="length"),
+        {"request": {"messages": TURN[:1]}, "response": {"error": {"message": "overloaded"}}},
+        asks(TURN[:1], turn("assistant", None, **broken)),
+        asks([turn("user", [{"type": "image_url", "image_url": {}}])], TURN[1]),
+        asks([turn("developer", "s"), *TURN[:1]], TURN[1]),
+    )
+    assert found.left_out == {
+        "request without a whole reply": 2, "cannot be read: Expecting property name enclosed in double quotes": 1,
+        "cannot be read: a message has parts of the kinds image_url; the model reads text alone": 1,
+    }  # fmt: skip
+    assert found.kept[0].rows[0].ids[:3] == [START, *b"s", END]
+
+
+def test_a_log_is_chosen_from_by_its_rewards(tmp_path):
+    texts = [(b"a", {"reward": 0.9}), (b"b", {"metadata": {"score": "0.5"}}), (b"c", {"score": True}), (b"d", {})]
+    log = [
+        {"messages": [turn("user", text.decode()), turn("assistant", text.decode())], **given} for text, given in texts
+    ]
+    assert said(found_in(tmp_path, *log)) == [b"a", b"b", b"c", b"d"]
+    good = found_in(tmp_path, *log, min_reward=0.6)
+    assert (said(good), good.left_out) == ([b"a", b"c"], {"reward below 0.6": 1, "without a reward": 1})
+    best = found_in(tmp_path, *log, best_share=0.3)
+    assert (said(best), best.left_out) == ([b"c"], {"not among the best 30%": 2, "without a reward": 1})
+    with pytest.raises(DataError, match=r"log\.jsonl line 1: could not convert string to float: 'good'"):
+        found_in(tmp_path, {**log[0], "reward": "good"})
+
+
+def test_a_log_is_chosen_from_by_a_rule_of_the_users_and_of_one_prompt_the_best(tmp_path):
+    log = [
+        {"messages": [turn("user", "q"), turn("assistant", text)], "reward": 9} for text in ("long one", "no", "yes")
+    ]
+    rule = FunctionReward(
+        lambda group: [-len(episode.messages[-1]["content"]) for episode in group.episodes], "shortest"
+    )
+    found = found_in(tmp_path, *log, reward=rule, best_per_scenario=1)
+    assert (said(found), found.left_out) == ([b"no"], {"not among the best 1 of the scenario": 2})
+
+
+def test_episodes_of_ours_stand_in_a_log_too(tmp_path):
+    played, failed = rollout(["oak", "maple"]), rollout(["maple!"])
+    failed.ending = Ending.INFRASTRUCTURE
+    lines = [json.loads(line_of(episode)) for episode in (played, failed)]
+    found = found_in(tmp_path, *lines, {"messages": TURN})
+    assert (said(found), found.left_out) == ([b"oakmaple", b"bce"], {"ended: infrastructure": 1})

@@ -23,6 +23,7 @@ from grpo.machine.hardware import cpu_count  # noqa: E402
 from grpo.runs.retention import checkpoints  # noqa: E402
 from judges.common.files import read_jsonl  # noqa: E402
 from tests.support import processes  # noqa: E402
+from tests.support.episodes import untimed  # noqa: E402
 from tests.support.policy_server import TinyPolicyServer, tiny_run  # noqa: E402
 from tests.support.tiny_model import tiny_chat_model_folder  # noqa: E402
 from tests.support.wait import wait_until  # noqa: E402
@@ -89,8 +90,7 @@ def same(one, other):
 
 def episodes(run_dir, step):
     """Everything about a step's episodes but how long they took."""
-    records = read_jsonl(run_dir / "trajectories" / f"step-{step:04d}.jsonl")
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+    return list(map(untimed, read_jsonl(run_dir / "trajectories" / f"step-{step:04d}.jsonl")))
 
 
 def steady(record):
