@@ -136,7 +136,7 @@ class FunctionReward(GroupReward):
                 waiting.holds_all = False
                 if inspect.isawaitable(returned):
                     returned = await returned
-        except Exception as error:  # whatever the user's function does
+        except (Exception, SystemExit) as error:  # whatever the user's function does
             raise RewardError(f"{self.name} raised {type(error).__name__}: {error}") from error
         try:
             if isinstance(returned, str | Mapping | Set):

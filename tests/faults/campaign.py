@@ -177,7 +177,7 @@ TRAINING = [
     Fault("the env crashes in the command", lambda w: w.part("env crash"), r"Segmentation fault|without a word", ends=True),
     Fault("the reward function hangs for a minute", lambda w: w.part("reward hang", LONGER), r"reward function: .*has not moved", more=REWARD),
     Fault("the reward function raises", lambda w: w.part("reward raise"), r"a fault of the reward", more=REWARD, ends=True),
-    Fault("the reward function exits", lambda w: w.part("reward exit"), r"exit|ended", more=REWARD, ends=True),
+    Fault("the reward function exits", lambda w: w.part("reward exit"), r"raised SystemExit", more=REWARD, ends=True),
     Fault("the reward function ends the process", lambda w: w.part("reward die"), r"without a word", more=REWARD, ends=True),
     Fault("the judge answers nothing for a minute", lambda w: w.for_a_while("hang", LONGER, "judge"), r"judge: .*has not moved", more=("judge",)),
     Fault("the judge answers 500 for 15 s", lambda w: w.for_a_while("500", at="judge"), r"judge|500", more=("judge",), ends=True),

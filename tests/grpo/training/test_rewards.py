@@ -1,6 +1,7 @@
 """RULER as a reward, through a local judge over a real socket."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -129,8 +130,9 @@ async def test_a_function_of_the_users_rewards_a_group(name, rewards):
         (lambda group: "01", "returned '01'; it must return a list of numbers"),
         (lambda group: {0: 1.0, 1: 0.5}, "returned {0: 1.0, 1: 0.5}; it must return a list of numbers"),
         (lambda group: [t.metrics["judged"] for t in group.episodes], "raised KeyError: 'judged'"),
+        (lambda group: sys.exit(3), "raised SystemExit: 3"),
     ],
-    ids=["too few", "not finite", "no numbers", "text", "no order", "raises"],
+    ids=["too few", "not finite", "no numbers", "text", "no order", "raises", "exits"],
 )
 async def test_what_a_function_may_not_return_stops_the_run_with_its_name(function, message):
     with pytest.raises(RewardError, match=f"^mine:own {message}"):
