@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from judges.reliability.groups import LabelledGroup
     from judges.scoring.groups import ruler_score_group, score_group
     from judges.scoring.ruler import ruler, score
-    from judges.scoring.trainers import trl_reward, verifiers_reward
+    from judges.scoring.trainers import score_inspect_log, trl_reward, verifiers_reward
     from judges.scoring.types import Message, TrajectoryScore
 
 __all__ = [
@@ -64,6 +64,7 @@ __all__ = [
     "ruler_score_group",
     "score",
     "score_group",
+    "score_inspect_log",
     "trl_reward",
     "verifiers_reward",
 ]
@@ -76,7 +77,7 @@ _NAMES_OF = {
     "judges.reliability.groups": ("LabelledGroup",),
     "judges.scoring.groups": ("ruler_score_group", "score_group"),
     "judges.scoring.ruler": ("ruler", "score"),
-    "judges.scoring.trainers": ("trl_reward", "verifiers_reward"),
+    "judges.scoring.trainers": ("score_inspect_log", "trl_reward", "verifiers_reward"),
     "judges.scoring.types": ("Message", "TrajectoryScore"),
 }
 

@@ -48,3 +48,18 @@ def test_a_folder_that_is_taken_out_is_missed_by_what_needs_it_alone(room, refus
     said = run(*refused)
     assert said.returncode == 1
     assert f"needs {room.replace('/', '.')}, {TAKEN_OUT}" in said.stderr
+
+
+def test_the_adapters_are_missed_by_nothing_else(tmp_path):
+    for package in ("grpo", "judges", "email_env"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "adapters"))
+    assert not (tmp_path / "email_env" / "adapters").exists()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-m", "grpo", "eval", "--env", "EmailSearch-v0", "--agent", "keyword", "--limit", "3"]
+    done = subprocess.run([*command, "--out", "scores"], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    for module in ("email_env", "grpo", "judges"):
+        done = subprocess.run(
+            [sys.executable, "-m", module, "--help"], capture_output=True, cwd=tmp_path, env=environment
+        )
+        assert done.returncode == 0

@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from grpo.episodes.env_thread import EnvThread
 from grpo.episodes.play import Play
+from judges.common.tool_calls import mcp_tools
 
 
 def mcp_route(episodes: EnvThread) -> tuple[Route, StreamableHTTPSessionManager]:
@@ -25,18 +26,8 @@ def mcp_route(episodes: EnvThread) -> tuple[Route, StreamableHTTPSessionManager]
     async def list_tools(
         context: ServerRequestContext[Any, Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        functions = [tool["function"] for tool in play_of(context).episode.tools]
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(
-                    name=function["name"],
-                    description=function.get("description"),
-                    input_schema=function.get("parameters") or {"type": "object"},
-                )
-                for function in functions
-            ],
-            ttl_ms=0,
-        )
+        tools = mcp_tools(play_of(context).episode.tools)
+        return types.ListToolsResult.model_validate({"tools": tools, "ttlMs": 0})
 
     async def call_tool(
         context: ServerRequestContext[Any, Any], params: types.CallToolRequestParams

@@ -1,7 +1,6 @@
 """A model by name in a plain tool loop: the prompt as the env gives it, its tools, one request a turn, nothing else."""
 
 import asyncio
-import json
 from typing import Any
 
 from grpo.agents.recorder import CallRecorder
@@ -13,7 +12,7 @@ from grpo.episodes.play import Play, Turn
 from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError, ServerError
 from grpo.types import Answer, Message
-from judges.common.tool_calls import parse_turn, without_thought
+from judges.common.tool_calls import answer_every_call, message_action, parse_turn, without_thought
 
 PAUSES_SECONDS = (0.5, 2.0, 8.0)
 """Waits before the second, third and fourth try of a request that the server could not take."""
@@ -60,7 +59,7 @@ class ToolLoopAgent(Agent):
             text = "" if called else _text(message.get("content")) or _text(message.get("refusal"))
             if called:
                 turn["tool_calls"] = called
-                return Turn(json.dumps(turn, ensure_ascii=False), turn)
+                return Turn(message_action(turn), turn)
             return Answer(text) if text else Turn("", turn | {"content": ""})
 
         await play.converse(speak)
@@ -94,23 +93,6 @@ def reads_like_a_call(text: str, tool_names: list[str]) -> bool:
     turn = parse_turn(text)
     begins_so = bool(turn.fault) or text.startswith(("<", "[", "{", "`"))
     return any(call.name in tool_names for call in turn.calls) or (begins_so and any(n in text for n in tool_names))
-
-
-def answer_every_call(calls: list[dict[str, Any]], messages: list[Message], start: int) -> None:
-    """Give the env's replies from ``start`` on the ids of the calls they answer, and add what APIs insist on.
-
-    An env that answers under ids has not run what it does not answer. Of another one, nobody knows what it ran.
-    """
-    answered = {message["tool_call_id"] for message in messages[start:] if message.get("tool_call_id")}
-    open_ids = [call["id"] for call in calls if call.get("id") and call["id"] not in answered]
-    said = "Not run." if answered else "The next message answers all calls of this turn."
-    for message in messages[start:]:
-        if message["role"] == "tool" and not message.get("tool_call_id") and open_ids:
-            message["tool_call_id"] = open_ids.pop(0)
-    place = start
-    for call_id in open_ids:
-        messages.insert(place, {"role": "tool", "tool_call_id": call_id, "content": said})
-        place += 1
 
 
 def _calls(message: Message, place: int) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from grpo.cli.common import explained
 from grpo.cli.options import setting_options
 from grpo.config import EnvSettings, checked, settings_of
 from grpo.errors import GrpoError
+from judges.common.tool_calls import call_action
 
 if TYPE_CHECKING:
     from grpo.envs.message_env import MessageEnv, Observation
@@ -157,7 +157,7 @@ def call_of(line: str, tools: Sequence[dict[str, Any]]) -> str | None:
         arguments |= {str(given.arg): ast.literal_eval(given.value) for given in call.keywords}
     except (SyntaxError, ValueError, AssertionError) as error:
         raise NotACallError(f"{line!r} cannot be read: write {tool['name']}({', '.join(names)}) with values") from error
-    return json.dumps({"name": tool["name"], "arguments": arguments}, ensure_ascii=False)
+    return call_action(tool["name"], arguments)
 
 
 if __name__ == "__main__":

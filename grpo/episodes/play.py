@@ -6,7 +6,6 @@ lives, by ``play.seat.run``.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -19,7 +18,7 @@ from grpo.envs.step_cost import Place
 from grpo.errors import EnvError
 from grpo.types import AgentTask, Answer, Episode, Message
 from grpo.watch import Part, Waiting
-from judges.common.tool_calls import without_thought
+from judges.common.tool_calls import call_action, without_thought
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -180,8 +179,8 @@ class Play:
             raise EpisodeClosed(OVER)
         if self.is_over:
             return OVER
-        action = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False, default=str)
-        return "\n\n".join(str(message["content"]) for message in self.take(Turn(action)).messages)
+        said = self.take(Turn(call_action(name, arguments)))
+        return "\n\n".join(str(message["content"]) for message in said.messages)
 
     def finish(self, answer: Answer | None, *, implicit: bool = True) -> None:
         """Hand the env the agent's last words as its answer, unless it has answered already or has no turn left."""
@@ -196,7 +195,7 @@ class Play:
         action = answer.text
         if ANSWER_TOOL in tool_names and (answer.sources or not implicit or reads_like_a_call):
             arguments = {"answer": answer.text[:2000], "sources": list(answer.sources)}
-            action = json.dumps({"name": ANSWER_TOOL, "arguments": arguments}, ensure_ascii=False)
+            action = call_action(ANSWER_TOOL, arguments)
         observation = self.take(Turn(action))
         if not self.is_over:  # the env did not take it, for example because it is empty
             self.episode.answer, self.episode.implicit = None, False

@@ -9,7 +9,7 @@ raises, whatever the model writes.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -114,6 +114,42 @@ def format_call(name: str, arguments: Any) -> str:
     """A tool call in the canonical form, `<tool_call>` tags around one JSON object."""
     call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
     return f"<tool_call>\n{call}\n</tool_call>"
+
+
+def mcp_tools(schemas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """OpenAI function schemas as MCP writes tools."""
+    functions = [{"description": "", "parameters": {"type": "object"}, **schema["function"]} for schema in schemas]
+    return [{"name": f["name"], "description": f["description"], "inputSchema": f["parameters"]} for f in functions]
+
+
+def call_action(name: str, arguments: Any) -> str:
+    """A call that came by an API as the turn of an assistant, whatever its arguments are."""
+    return json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False, default=str)
+
+
+def message_action(message: Mapping[str, Any]) -> str:
+    """An OpenAI assistant message as a turn: its text, or where it has ``tool_calls`` the message as JSON."""
+    if not message.get("tool_calls"):
+        return message.get("content") or ""
+    said = {"role": "assistant", "content": message.get("content"), "tool_calls": message["tool_calls"]}
+    return json.dumps(said, ensure_ascii=False)
+
+
+def answer_every_call(calls: list[dict[str, Any]], messages: list[dict[str, Any]], start: int) -> None:
+    """Give the env's replies from ``start`` on the ids of the calls they answer, and add what APIs insist on.
+
+    An env that answers under ids has not run what it does not answer. Of another one, nobody knows what it ran.
+    """
+    answered = {message["tool_call_id"] for message in messages[start:] if message.get("tool_call_id")}
+    open_ids = [call["id"] for call in calls if call.get("id") and call["id"] not in answered]
+    said = "Not run." if answered else "The next message answers all calls of this turn."
+    for message in messages[start:]:
+        if message["role"] == "tool" and not message.get("tool_call_id") and open_ids:
+            message["tool_call_id"] = open_ids.pop(0)
+    place = start
+    for call_id in open_ids:
+        messages.insert(place, {"role": "tool", "tool_call_id": call_id, "content": said})
+        place += 1
 
 
 def whole_json(text: str) -> Any:

@@ -1,11 +1,13 @@
-"""RULER as a reward of other trainers, one line each: TRL's ``GRPOTrainer`` and the environments of verifiers.
+"""RULER as a reward of other trainers, one line each: TRL's ``GRPOTrainer``, verifiers' environments, Inspect's logs.
 
     trainer = GRPOTrainer(..., reward_funcs=judges.trl_reward("openai/o4-mini"))
 
     class Compared(BestOfNEnv):                                     # verifiers.v1
         finalize = judges.verifiers_reward("openai/o4-mini")
 
-Neither package is imported. Written for TRL 1.16 and verifiers 0.4.
+    judges.score_inspect_log("logs/run.eval", "openai/o4-mini")     # after ``inspect eval --epochs 4``
+
+TRL and verifiers are not imported. Written for TRL 1.16, verifiers 0.4 and Inspect 0.3.285.
 """
 
 import asyncio
@@ -184,6 +186,37 @@ def verifiers_reward(
                 trace.info[name] = score.explanation
 
     return finalize
+
+
+def score_inspect_log(path: str, judge_model: str = DEFAULT_JUDGE, **options: Unpack[SharedOptions]) -> None:
+    """Add the score ``ruler`` to a log of Inspect: the epochs of a sample that ended well are compared with each other.
+
+    A scorer of Inspect sees one epoch of one sample, so this comes after the run. ``options`` are as in `ruler`.
+
+    Raises:
+        JudgeInputError: A sample has one such epoch.
+        JudgeError: As in `ruler`; the log is as it was.
+    """
+    from inspect_ai import log as logs  # pyright: ignore[reportMissingImports]
+    from inspect_ai.scorer import ScoreEdit  # pyright: ignore[reportMissingImports]
+
+    log, settled, groups = logs.read_eval_log(path), settle(judge_model, options), dict[Any, list[Any]]()
+    for sample in log.samples or ():
+        if sample.error is None:
+            groups.setdefault(sample.id, []).append(sample)
+    if alone := [name for name, group in groups.items() if len(group) < 2]:
+        raise JudgeInputError(f"{path} has one epoch of {alone[0]!r} to compare; evaluate with --epochs 4")
+
+    async def judged() -> list[list[TrajectoryScore]]:
+        return await asyncio.gather(*(ruler(map(_shown, group), **settled) for group in groups.values()))
+
+    for group, scores in zip(groups.values(), run_sync(judged()), strict=True):
+        for sample, score in zip(group, scores, strict=True):
+            by = logs.ProvenanceData(author=f"judges {judge_model}")
+            edit = ScoreEdit(value=score.score, explanation=score.explanation, provenance=by)
+            logs.edit_score(log, sample.id, "ruler", edit, recompute_metrics=False, epoch=sample.epoch)
+    logs.recompute_metrics(log)
+    logs.write_eval_log(log, path)
 
 
 def _shown(trace: Any) -> list[dict[str, Any]]:

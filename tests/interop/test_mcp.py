@@ -1,108 +1,68 @@
-"""mcp:COMMAND with servers that are written with the package mcp: 1.x (FastMCP) and 2.x (MCPServer)."""
+"""mcp's own client plays our server: versions 1 and 2, each with each."""
 
 import json
-import shlex
+from pathlib import Path
 
+import gymnasium
 import pytest
 
-from grpo.envs.message_env import MessageEnv
-from grpo.types import Task
-from tests import ROOT
-from tests.interop.commands import call, evaluated, trained
-from tests.interop.interpreters import needs, program, version
+from email_env.adapters.episode import OVER
+from judges.common.tool_calls import parse_turn
+from tests.interop.interpreters import needs, program, ran, version
+from tests.support.scripted import EMAIL_SEARCH, scripted
 
-HERE = ROOT / "tests" / "interop"
-COLOURS = [("sky", "blue"), ("grass", "green"), ("coal", "black"), ("snow", "white")]
-
-
-def written(folder, tasks):
-    path = folder / "tasks.jsonl"
-    path.write_text("".join(json.dumps(task) + "\n" for task in tasks))
-    return str(path)
-
-
-def named(environment, script, tasks):
-    return ["--env", f"mcp:{shlex.join([program(environment), str(HERE / script)])}", "--tasks", tasks]
+pytestmark = [needs("mcp1"), needs("mcp2")]
+CLIENT = Path(__file__).with_name("mcp_client.py")
+WRONG = [
+    ["search_inbox", {"query": "x"}],
+    ["nope", {}],
+    ["search_inbox", {"keywords": ["contract"], "max_results": 99}],
+    ["return_final_answer", {"answer": "I don't know", "sources": []}],
+]
 
 
-@needs("mcp1")
-def test_a_server_of_mcp_1_is_evaluated_and_trained_on(tmp_path):
-    assert version("mcp1", "mcp").startswith("1.")
-    tasks = [
-        {"id": thing, "prompt": f"What colour is {thing}?", "answer": colour, "split": split}
-        for (thing, colour), split in zip(COLOURS, ["test", "test", "train", "train"], strict=True)
-    ]
-    env = named("mcp1", "mcp1_colours.py", written(tmp_path, tasks))
-
-    def play(messages, tools):
-        assert [tool["function"]["name"] for tool in tools] == ["look_up", "mix"]
-        if messages[-1]["role"] == "tool":
-            return {"content": messages[-1]["content"] if "grass" not in messages[0]["content"] else "red"}
-        return {"calls": [("look_up", {"thing": messages[-1]["content"].split()[3].rstrip("?")})]}
-
-    seen = [(row["scenario_id"], row["reward"], row["turns"]) for row in evaluated(tmp_path, play, *env)]
-    assert seen == [("grass", 0.0, 2), ("sky", 1.0, 2)]
-
-    def says(prompt, seed):
-        thing, colour = COLOURS[2] if "coal" in prompt else COLOURS[3]
-        if f"{colour}" not in prompt:
-            return call("look_up", thing=thing)
-        return colour if seed % 2 else "red"
-
-    steps = trained(tmp_path, says, *env)
-    assert [step["step"] for step in steps] == [1, 2]
-    assert all(step["episodes/failed"] == 0.0 for step in steps)
-    assert all(step["env/calls"] == 1.0 and step["env/turns"] == 2.0 for step in steps)
-    assert all(0.0 <= step["reward/mean"] <= 1.0 for step in steps)
-    assert any(step["groups/used"] == 1.0 and step["loss/grad_norm"] > 0.0 for step in steps)
+def played(client, server, episodes, folder):
+    """What a client of one version sees of servers of another, one process an episode."""
+    path = folder / "episodes.json"
+    path.write_text(json.dumps(episodes))
+    return json.loads(ran([program(client), CLIENT, path, program(server, "email-env-mcp")], folder))
 
 
-@needs("mcp2")
-def test_a_server_of_mcp_2_keeps_a_state_for_an_episode_alone(tmp_path):
-    assert version("mcp2", "mcp").startswith("2.")
-    tasks = [{"id": str(to), "prompt": f"Count to {to}.", "answer": str(to), "split": "test"} for to in (1, 2, 3)]
-    env = named("mcp2", "mcp2_counter.py", written(tmp_path, tasks))
-
-    def play(messages, _tools):
-        wanted = messages[0]["content"].split()[-1].rstrip(".")
-        said = [message["content"] for message in messages if message["role"] == "tool"]
-        return {"content": wanted} if wanted in said else {"calls": [("count", {})]}
-
-    seen = [(row["scenario_id"], row["reward"], row["turns"]) for row in evaluated(tmp_path, play, *env)]
-    assert seen == [("1", 1.0, 2), ("2", 1.0, 3), ("3", 1.0, 4)], "each episode counts from 1"
-    steps = trained(
-        tmp_path,
-        lambda prompt, seed: call("count", by=2) if "\n2" not in prompt else str(1 + seed % 3),
-        *env,
-        *("--set", "train_split=test"),
-        *("--reward", "tests.interop.test_mcp:digits"),
-    )
-    assert [step["step"] for step in steps] == [1, 2]
-    assert all(step["episodes/failed"] == 0.0 for step in steps)
-    assert all(1.0 <= step["reward/mean"] <= 3.0 for step in steps), "the user's reward, not the env's"
-    assert any(step["groups/used"] == 1.0 and step["loss/grad_norm"] > 0.0 for step in steps)
+def test_these_versions_were_tested():
+    assert (version("mcp1", "mcp"), version("mcp2", "mcp")) == ("1.30.0", "2.3.0")
 
 
-def digits(group):
-    """A reward of the user's: the answer as a number."""
-    return [float(episode.messages[-1]["content"]) for episode in group.episodes]
+@pytest.mark.parametrize("server", ["mcp1", "mcp2"])
+def test_the_client_gets_gymnasiums_rewards_to_the_digit(server, tmp_path):
+    episodes = list(scripted(limit=4))
+    calls = [[[c.name, c.arguments] for action in e.actions for c in parse_turn(action).calls] for e in episodes]
+    asked = [{"scenario_id": e.scenario_id, "calls": each} for e, each in zip(episodes, calls, strict=True)]
+    found = played(server, server, asked, tmp_path)
+    assert [each["result"]["reward"] for each in found] == [episode.reward for episode in episodes]
+    assert [each["result"]["ending"] for each in found] == [episode.ending for episode in episodes]
 
 
-@needs("mcp2")
-@pytest.mark.parametrize(
-    ("turn", "said", "code"),
-    [
-        ('{"name": "count", "arguments": {"by": "many"}}', "Error: ", ""),
-        ('{"name": "count", "arguments": {"by": -1}}', "Error: ", ""),
-        ('{"name": "count", "arguments": {"to": 1}}', "Error: count has no argument 'to'.", "bad_args"),
-    ],
-)
-def test_what_a_server_of_mcp_2_refuses_is_an_observation(tmp_path, turn, said, code):
-    file = written(tmp_path, [{"prompt": "Count."}])
-    env = MessageEnv(f"mcp:{shlex.join([program('mcp2'), str(HERE / 'mcp2_counter.py')])}", {"file": file})
-    env.reset(Task(0, "1"))
-    told = env.step(turn)
-    assert told.text.startswith(said)
-    assert told.info["error"] == code
-    assert env.step('{"name": "count", "arguments": {}}').text == "1"
-    env.close()
+@pytest.mark.parametrize("client", ["mcp1", "mcp2"])
+@pytest.mark.parametrize("server", ["mcp1", "mcp2"])
+def test_wrong_calls_reach_the_env_and_the_end_is_frozen(client, server, tmp_path):
+    env = gymnasium.make(EMAIL_SEARCH, split="test").unwrapped
+    scenario_id = env.scenario_ids()[0]
+    question, begun = env.reset(options={"scenario_id": scenario_id})
+    steps = [env.step(json.dumps({"name": name, "arguments": arguments})) for name, arguments in WRONG]
+    late = {"scenario_id": scenario_id, "calls": [*WRONG, WRONG[0]]}
+    unfinished = {"scenario_id": scenario_id, "calls": WRONG[:2]}
+    ended, open_one = played(client, server, [late, unfinished], tmp_path)
+    assert ended["texts"] == [*(step[0] for step in steps), OVER]
+    metrics = steps[-1][4]["metrics"]
+    assert ended["result"] == {
+        "scenario_id": scenario_id, "ending": "terminated", "turns": 4, "reward": sum(step[1] for step in steps),
+        "metrics": metrics,
+    }  # fmt: skip
+    assert metrics["invalid_calls"] == 3
+    assert (open_one["result"]["reward"], open_one["result"]["metrics"]) == (None, {})
+    assert question in ended["instructions"]
+    assert ended["prompt"] == begun["messages"]
+    assert ended["resources"] == ["episode://prompt", "episode://result"]
+    functions = [tool["function"] for tool in begun["tools"]]
+    assert [tool["inputSchema"] for tool in ended["tools"]] == [function["parameters"] for function in functions]
+    assert [tool["description"] for tool in ended["tools"]] == [function["description"] for function in functions]

@@ -1,99 +1,101 @@
-"""openenv:URL with openenv's own server: the env that `openenv init` writes (typed, one session), and one with tools."""
+"""OpenEnv's client plays our server."""
 
+import contextlib
+import json
 import os
-import re
 import socket
 import subprocess
-import urllib.request
-from contextlib import contextmanager, suppress
+from pathlib import Path
 
+import httpx
 import pytest
 
-from tests import ROOT
-from tests.interop.commands import call, evaluated, trained
-from tests.interop.interpreters import needs, program, version
+from tests.interop.interpreters import needs, program, ran, version
+from tests.support.scripted import scripted, written
 from tests.support.wait import wait_until
 
 pytestmark = needs("openenv")
 
 
-@contextmanager
-def serving(*command, folder):
-    """The URL at which a command serves, to which a port is given."""
+@contextlib.contextmanager
+def serving(folder, env_kwargs='{"split": "test"}', **variables):
+    """`email-env-server` on a free port; gives its URL."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    process = subprocess.Popen([program("openenv"), *command, str(port)], cwd=folder, env=clean)
+    command = [program("openenv", "email-env-server"), "--env-kwargs", env_kwargs, "--port", str(port)]
     url = f"http://127.0.0.1:{port}"
+    with open(folder / "server.txt", "w+") as log:
+        server = subprocess.Popen(command, cwd=folder, env=os.environ | variables, stdout=log, stderr=log)
+        try:
+            told = (folder / "server.txt").read_text
+            wait_until(lambda: _answers(url), seconds=300, every=0.5, process=server, told=told)
+            yield url
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
 
-    def is_up():
-        with (
-            suppress(OSError),
-            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{url}/health") as page,
-        ):
-            return page.status == 200
+
+def _answers(url):
+    try:
+        return httpx.get(f"{url}/health", timeout=5).status_code == 200
+    except httpx.TransportError:
         return False
 
-    try:
-        wait_until(is_up, process=process, seconds=300)
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
+
+def seen_by_client(url, episodes, folder):
+    """What OpenEnv's client saw of the episodes."""
+    client = [program("openenv"), Path(__file__).with_name("openenv_client.py"), url]
+    return json.loads(ran([*client, written(episodes, folder / "episodes.json")], folder).splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
-def echo(tmp_path_factory):
+def played(tmp_path_factory):
+    """Every policy's episodes of all test questions, and what OpenEnv's client saw."""
     folder = tmp_path_factory.mktemp("openenv")
-    path = f"{os.path.dirname(program('openenv'))}{os.pathsep}{os.environ['PATH']}"
-    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PATH": path}
-    subprocess.run([program("openenv", "openenv"), "init", "echo_env"], cwd=folder, env=clean, check=True, timeout=600)
-    with serving("-m", "uvicorn", "server.app:app", "--port", folder=folder / "echo_env") as url:
-        yield url
+    episodes = list(scripted())
+    with serving(folder) as url:
+        return episodes, seen_by_client(url, episodes, folder)
 
 
-def test_the_env_of_openenv_init_is_evaluated_and_trained_on(echo, tmp_path):
-    """It never ends by itself, and allows one session: five episodes at once wait for each other."""
+def test_this_version_was_tested():
     assert version("openenv", "openenv") == "0.10.0"
-    env = ["--env", f"openenv:{echo}", "--env-kwargs", '{"max_turns": 2}']
-    replies = iter(["abc", "much longer than that"] * 5)
-
-    def play(messages, tools):
-        (act,) = tools
-        assert list(act["function"]["parameters"]["properties"]) == ["message"]
-        return {"calls": [("act", {"message": next(replies)})]}
-
-    rows = evaluated(tmp_path, play, *env, "--limit", "5", "--concurrency", "5")
-    assert [(row["reward"], row["turns"]) for row in rows] == [(pytest.approx(1.3), 2)] * 5
-    steps = trained(tmp_path, lambda _prompt, seed: call("act", message="x" * (1 + seed % 9)), *env)
-    assert [step["step"] for step in steps] == [1, 2]
-    assert all((step["episodes/failed"], step["env/calls"]) == (0.0, 2.0) for step in steps)
-    assert all(0.2 <= step["reward/mean"] <= 1.8 for step in steps)
-    assert any(step["groups/used"] == 1.0 and step["loss/grad_norm"] > 0.0 for step in steps)
 
 
-def test_an_env_of_tools_is_evaluated_and_trained_on(tmp_path):
-    with serving(str(ROOT / "tests" / "interop" / "openenv_sums.py"), folder=tmp_path) as url:
-        env = ["--env", f"openenv:{url}"]
+def test_the_client_gets_gymnasiums_rewards_to_the_digit(played):
+    episodes, seen = played
+    assert len(episodes) > 100
+    assert [found["reward"] for found in seen["episodes"]] == [episode.reward for episode in episodes]
+    assert [found["ending"] for found in seen["episodes"]] == [episode.ending for episode in episodes]
 
-        def play(messages, tools):
-            assert [tool["function"]["name"] for tool in tools] == ["add"]
-            (asked,) = (message["content"] for message in messages if message["role"] == "user")
-            wanted = int(asked.split()[-1].rstrip("?"))
-            first = not any(message["role"] == "tool" for message in messages)
-            return {"calls": [("add", {"a": 0, "b": 0} if first else {"a": wanted - 5, "b": 5})]}
 
-        rows = evaluated(tmp_path, play, *env, "--limit", "4", "--concurrency", "4")
-        assert [(row["reward"], row["turns"]) for row in rows] == [(pytest.approx(0.9), 2)] * 4
+def test_an_episode_is_frozen_at_its_end_and_the_state_tells_of_it(played):
+    episodes, seen = played
+    for episode, found in zip(episodes, seen["episodes"], strict=True):
+        assert found["late"] == [0.0, True]
+        state = {name: found["state"][name] for name in ("episode_id", "step_count", "reward", "ending")}
+        assert state == {
+            "episode_id": episode.scenario_id, "step_count": len(episode.actions), "reward": episode.reward,
+            "ending": episode.ending,
+        }  # fmt: skip
 
-        def says(prompt, seed):
-            if (asked := re.search(r"numbers make (\d+)", prompt)) is None:  # whether the server is well
-                return "It is."
-            return call("add", a=int(asked[1]) - 5, b=5) if seed % 2 else "I give up."
 
-        steps = trained(tmp_path, says, *env)
-        assert [step["step"] for step in steps] == [1, 2]
-        assert all(step["episodes/failed"] == 0.0 for step in steps)
-        assert all(step["reward/mean"] in (0.0, 0.25, 0.5, 0.75, 1.0) for step in steps)
-        assert any(step["groups/used"] == 1.0 and step["loss/grad_norm"] > 0.0 for step in steps)
+def test_what_the_env_does_not_know_is_refused_by_name_and_a_bad_turn_is_an_observation(played):
+    unknown, nameless = played[1]["errors"]
+    assert "'scenario_id'" in unknown
+    assert "got 'scenario'" in unknown
+    assert "No scenario 'nope' in split 'test'" in nameless
+    call, other = played[1]["objects"]
+    assert call["error"] == "bad_args"
+    assert "has no argument 'page'" in call["messages"][0]["content"]
+    assert other["error"] == "bad_json"
+
+
+def test_an_episode_that_the_env_cuts_is_done_and_truncated_beside_the_web_page(tmp_path):
+    episodes = list(scripted(("random",), limit=10, max_turns=1))
+    assert {"terminated", "truncated"} == {episode.ending for episode in episodes}
+    with serving(tmp_path, '{"split": "test", "max_turns": 1}', ENABLE_WEB_INTERFACE="true") as url:
+        seen = seen_by_client(url, episodes, tmp_path)["episodes"]
+        page = httpx.get(f"{url}/web/", follow_redirects=True, timeout=60)
+        assert (page.status_code, "message" in page.text) == (200, True)
+    assert [(found["reward"], found["ending"]) for found in seen] == [(e.reward, e.ending) for e in episodes]

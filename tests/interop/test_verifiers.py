@@ -1,73 +1,50 @@
-"""verifiers:NAME with verifiers itself and its harness `null`: a taskset with a tool server, and an env that is the user.
+"""verifiers' `vf-eval` plays our taskset; its traces are the evidence."""
 
-Its own tasksets need data of a hub, so both are written here, by its API (tests/interop/verifiers_envs).
-"""
-
-import os
+import json
 
 import pytest
 
-from grpo.envs.message_env import MessageEnv
-from grpo.errors import EnvError
-from grpo.types import Task
-from tests import ROOT
-from tests.interop.commands import call, evaluated, trained
-from tests.interop.interpreters import needs, program, version
+from tests.interop.interpreters import needs, plays, program, ran, version
+from tests.support.model_server import ModelServer, in_order
+from tests.support.scripted import scripted
 
-pytestmark = [needs("verifiers"), pytest.mark.timeout(3000)]
-KWARGS = f'{{"python": "{program("verifiers")}"}}'
+pytestmark = needs("verifiers")
+ONE_LINE = "from email_env.adapters.verifiers_taskset import MessageHarness, MessageTaskset, __all__\n"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def their_tasksets():
-    """They are found as installed ones would be; verifiers starts `uv` for its harness."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("PYTHONPATH", f"{ROOT / 'tests' / 'interop' / 'verifiers_envs'}{os.pathsep}{ROOT}")
-    patch.setenv("PATH", os.path.dirname(program("verifiers")), prepend=os.pathsep)
-    yield
-    patch.undo()
+def evaluated(folder, url, count, *more):
+    """Traces of `vf-eval`, by the task's name; the runtime `subprocess` is this machine."""
+    (folder / "email_search.py").write_text(ONE_LINE)
+    command = [program("verifiers", "vf-eval"), "email_search", "--env.taskset.env-kwargs", '{"split": "test"}']
+    command += ["--select.limit", count, "--model", "scripted", "--client.base-url", url]
+    ran([*command, "--env.agent.runtime.type", "subprocess", "--no-push", *more], folder)
+    (path,) = folder.rglob("traces.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return {row["traces"][0]["task"]["data"]["name"]: row["traces"][0] for row in rows}
 
 
-def test_a_taskset_with_tools_is_evaluated_and_trained_on(tmp_path):
+def test_this_version_was_tested():
     assert version("verifiers", "verifiers") == "0.4.0"
-    env = ["--env", "verifiers:colours_v1", "--env-kwargs", KWARGS]
-
-    def play(messages, tools):
-        assert [tool["function"]["name"] for tool in tools] == ["look_up"]
-        assert messages[0] == {"role": "system", "content": "Answer in one word."}
-        if messages[-1]["role"] == "tool":
-            return {"content": messages[-1]["content"]}
-        return {"calls": [("look_up", {"thing": messages[-1]["content"].split()[3].rstrip("?")})]}
-
-    rows = evaluated(tmp_path, play, *env, "--split", "train", "--limit", "2")
-    assert [(row["reward"], row["turns"]) for row in rows] == [(1.0, 2)] * 2
-
-    def says(prompt, seed):
-        return call("look_up", thing="sky") if "blue" not in prompt else ("blue" if seed % 2 else "red")
-
-    steps = trained(tmp_path, says, *env)
-    assert [step["step"] for step in steps] == [1, 2]
-    assert all((step["episodes/failed"], step["env/calls"]) == (0.0, 1.0) for step in steps)
-    assert all(0.0 <= step["reward/mean"] <= 1.0 for step in steps)
 
 
-def test_an_env_that_is_the_user_is_evaluated_and_trained_on(tmp_path):
-    env = ["--env", "verifiers:guess_v1", "--env-kwargs", KWARGS]
+@pytest.mark.parametrize("policy", ["oracle", "keyword", "random"])
+def test_vf_eval_gets_gymnasiums_rewards_to_the_digit(policy, tmp_path):
+    episodes = list(scripted((policy,), limit=20))
+    with ModelServer(plays(episodes)) as server:
+        traces = evaluated(tmp_path, server.url, 20)
+        sent = server.requests[0].body["tools"]
+    assert sorted(traces) == sorted(episode.scenario_id for episode in episodes)
+    for episode in episodes:
+        trace = traces[episode.scenario_id]
+        assert trace["rewards"] == {"env_reward": {"score": episode.reward, "weight": 1.0}}
+        assert trace["metrics"]["turns"] == len(episode.actions)
+        assert trace["errors"] == []
+    assert sent[0]["function"]["parameters"]["properties"]["max_results"]["maximum"] == 10, "the schemas are exact"
 
-    def play(messages, tools):
-        assert not tools
-        return {"content": str(sum(message["role"] == "assistant" for message in messages))}
 
-    rows = evaluated(tmp_path, play, *env, "--split", "train", "--limit", "3", "--seed", "1")
-    assert all(row["reward"] == float(int(row["scenario_id"]) < 3) for row in rows)
-    assert all(row["turns"] == min(int(row["scenario_id"]) + 1, 3) for row in rows)
-    steps = trained(tmp_path, lambda _prompt, seed: str(seed % 10), *env)
-    assert [step["step"] for step in steps] == [1, 2]
-    assert all(step["episodes/failed"] == 0.0 for step in steps)
-
-
-def test_an_env_of_several_agents_is_refused_by_name():
-    env = MessageEnv("verifiers:colours_v1", {"python": program("verifiers"), "config": {"id": "agentic-judge"}})
-    with pytest.raises(EnvError, match=r"colours_v1 has the agents .*; an env has one"):
-        env.reset(Task(0, "0"))
-    env.close()
+def test_a_rollout_that_a_limit_of_verifiers_ends_has_no_reward(tmp_path):
+    search = {"calls": [("search_inbox", {"keywords": ["budget"]})]}
+    with ModelServer(in_order(search)) as server:
+        (trace,) = evaluated(tmp_path, server.url, 1, "--env.agent.max-turns", "2").values()
+    assert "so it has no reward" in json.dumps(trace["errors"])
+    assert trace["stop_condition"] == "max_turns"
