@@ -210,7 +210,7 @@ EVALUATION = [
     Fault("SIGKILL for the evaluation", _kill(signal.SIGKILL), ENDED, ends=True),
     Fault("Ctrl-C in the evaluation", _kill(signal.SIGINT), ENDED, ends=True),
     Fault("an env of the evaluation hangs for a minute", lambda w: w.part("env hang", LONGER), OF_ENV, ends=True),
-    Fault("the agent of the evaluation crashes", lambda w: w.part("agent raise"), r"", ends=True),
+    Fault("the agent of the evaluation crashes", lambda w: w.part("agent raise"), r"agent_crash", ends=True),
     Fault("the folder of the evaluation is moved", _move, r"was removed or moved", ends=True, mend=_move_back),
     Fault("the disk of the evaluation is full", _fill, r"No space left|disk", ends=True, mend=_make_room),
 ]  # fmt: skip
