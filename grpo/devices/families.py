@@ -40,9 +40,8 @@ class Family:
         """What a user may do with it."""
         if self.is_refused:
             return f"refused: {self.why}"
-        return (
-            "trained and served here" if self.served else f"computed here, never served{self.why and f': {self.why}'}"
-        )
+        known = "trained and served here" if self.served else "computed here, never served"
+        return f"{known}: {self.why}" if self.why else known
 
 
 _BFLOAT16 = "vLLM on a CPU computes its linear attention in bfloat16 alone, and needs torchvision"
@@ -57,7 +56,7 @@ FAMILIES = (
     Family("Granite 3", ("granite",)),
     Family("Qwen3.5", ("qwen3_5", "qwen3_5_text"), "linear attention", "XML in tags; tested", why=_BFLOAT16),
     Family("LFM2", ("lfm2",), "short convolutions", "Python in tags; tested"),
-    Family("Granite 4", ("granitemoehybrid",), "Mamba 2; experts in some"),
+    Family("Granite 4", ("granitemoehybrid",), "Mamba 2; experts in some", served=True, why="without experts"),
     Family("Qwen3 MoE", ("qwen3_moe",), "experts", "JSON in tags; tested", why=_ON_GPUS),
     Family("Qwen3-Next", ("qwen3_next",), "linear attention, experts", why=_ON_GPUS),
     Family(
