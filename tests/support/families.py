@@ -48,7 +48,6 @@ TINY: dict[str, dict[str, Any]] = {
 """Settings of a tiny model by its ``model_type``."""
 
 SERVED: dict[str, dict[str, Any]] = {
-    "lfm2": {"hidden_size": 128, "conv_dim": 128, "conv_dim_out": 128, "block_dim": 128, "head_dim": 32},
     "granitemoehybrid": {"hidden_size": 128, "head_dim": 32, "mamba_n_heads": 32, "num_local_experts": 0},
 }
 """Families whose tiny models vLLM's CPU build serves, and what it asks of their sizes."""
