@@ -82,6 +82,9 @@ class TrainConfig(AgentSettings):
     model: Annotated[str, AtResume.MOVED] = Field(
         default="smollm2-135m", description="the policy's model: smollm2-135m (embedded), a folder, or a model hub id"
     )
+    untested_model: Annotated[bool, AtResume.FREE] = Field(
+        default=False, description="try a model of a family that docs/models.md does not name"
+    )
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where learner and vLLM compute")
     dtype: Dtype = Field(
         default="auto", description="what learner and vLLM compute in; auto: what is faster here, kept for the run"

@@ -1,7 +1,7 @@
 """Does a chat format fit a model's template? Its name and its words prove nothing, so a probe is rendered and read.
 
 Templates that speak of tools may show none (Phi-4-mini reads them from a message), templates with ``<|im_end|>`` may be
-no ChatML (Phi-4), and models may write calls that are no JSON (Qwen3.5, Ministral 3). Each would be trained blind.
+no ChatML (Phi-4), and models may write calls that are not read (gpt-oss, Ministral 3). Each would be trained blind.
 """
 
 import json
@@ -10,9 +10,9 @@ from pathlib import Path
 from grpo.chat.template import OF_NO_WEIGHT, Chat
 from grpo.errors import ModelError
 from grpo.types import Message
-from judges.common.tool_calls import parse_turn
+from judges.common.tool_calls import parse_turn, without_thought
 
-USABLE = "use a model whose calls are JSON: Qwen2.5, Qwen3, Llama 3.1 or 3.2, SmolLM2 or SmolLM3"
+USABLE = "use a model whose calls are read: Qwen2.5, Qwen3, Qwen3.5, LFM2, Llama 3.1 or 3.2, SmolLM2 or SmolLM3"
 """What an error about a model says to do."""
 
 _NAME = "probe_of_the_tools"
@@ -71,7 +71,7 @@ def require_whole_round(chat: Chat) -> None:
     try:
         ids, called = chat.prompt_ids(said, [PROBE_TOOL]), chat.turn_text(PROBE_CALL, [PROBE_TOOL])
         if [(call.name, call.arguments) for call in parse_turn(called).calls] != [(_NAME, _ARGUMENTS)]:
-            raise ModelError(f"a call as {called[:160]!r} cannot be read, which is no JSON of its name and arguments")
+            raise ModelError(f"a call as {called[:160]!r} cannot be read")
         for turn, new in (
             (called, {"role": "tool", "content": "reply_of_the_probe"}),
             ("Because.", {"role": "user", "content": "Is that all?"}),
@@ -82,7 +82,8 @@ def require_whole_round(chat: Chat) -> None:
     except ModelError as error:
         raise ModelError(f"the model cannot be prompted with tools: {error}; {USABLE}") from error
     text, whole = (OF_NO_WEIGHT.sub("", text) for text in (chat.tokenizer.decode(ids), chat.render(said, [PROBE_TOOL])))
-    hidden = [message["role"] for message in said if OF_NO_WEIGHT.sub("", message["content"]) not in text]
+    shown = [(m["role"], without_thought(m["content"]) if m["role"] == "assistant" else m["content"]) for m in said]
+    hidden = [role for role, content in shown if OF_NO_WEIGHT.sub("", content) not in text]
     if hidden or (text != whole and chat.history == "fork"):
         what = f"leaves out what {', '.join(hidden)} said" if hidden else "writes turns otherwise later"
         raise ModelError(f"the model's chat template {what}: {text[-160:]!r}; {USABLE}")

@@ -19,6 +19,13 @@ TEMPLATE_FILE = "chat_template.jinja"
 """Where tokenizers keep their template, and where it lies beside an adapter."""
 
 _TIME_CODE = re.compile(r"%-?[A-Za-z]")
+_TOOL_PARSERS = {
+    "hermes": r'<tool_call>\n\{"name"',
+    "llama3_json": r'\{"name": "\w+", "parameters"',
+    "qwen3_xml": r"(\s*</think>\s*)?<tool_call>\n<function=",
+    "lfm2": r"<\|tool_call_start\|>\[",
+}
+"""vLLM's, by how a model begins a call."""
 _HARMLESS = """\
 {{%- set safe = namespace(messages=[], text="") -%}}
 {{%- for message in messages -%}}
@@ -68,6 +75,4 @@ def served_chat(chat: Chat) -> ServedChat:
 
 def _tool_parser(chat: Chat) -> str:
     written = chat.turn_text(PROBE_CALL, [PROBE_TOOL])
-    if written.startswith('<tool_call>\n{"name"'):
-        return "hermes"
-    return "llama3_json" if re.match(r'\{"name": "\w+", "parameters"', written) else ""
+    return next((name for name, form in _TOOL_PARSERS.items() if re.match(form, written)), "")

@@ -27,7 +27,7 @@ from typing import Any, Literal
 from grpo.chat.turns import calls_of, hermes_turn
 from grpo.errors import ModelError
 from grpo.types import Message
-from judges.common.tool_calls import parse_turn
+from judges.common.tool_calls import in_json, parse_turn
 
 History = Literal["fork", "append"]
 """What happens where a template rewrites earlier turns: a new segment begins, or the turns stay as they were."""
@@ -49,7 +49,7 @@ _OTHER_ENDS = ("<|eom_id|>", "<|endoftext|>", "<|end_of_text|>")
 """Tokens with which a model may also end a turn; Llama 3 ends one that waits for a tool with ``<|eom_id|>``."""
 
 _MARKUP = re.compile(r"<.+>|\[.+\]", re.DOTALL)
-_OWN = {"<tool_call>", "</tool_call>", "<think>", "</think>"}
+_OWN = {"<tool_call>", "</tool_call>", "<think>", "</think>", "<|tool_call_start|>", "<|tool_call_end|>"}
 """What a policy writes in its own turns: it ends no message, and an env's hint may show it."""
 
 _CALL_IN_TAGS = re.compile(r"<tool_call>.*?</tool_call>", re.DOTALL)
@@ -216,7 +216,8 @@ class Chat:
         if not calls or _CALL_IN_TAGS.sub("", text).strip():
             return text
         own = self.turn_text({"role": "assistant", "tool_calls": calls}, tools)
-        return text if own.startswith("<tool_call>") else own
+        is_read = parse_turn(in_json(own, tools)).calls == parse_turn(text).calls  # LFM2.5's escapes no quotes
+        return text if own.startswith("<tool_call>\n{") or not is_read else own
 
     def turn_text(self, message: Message, tools: list[dict[str, Any]]) -> str:
         """The text of an assistant message as the model would sample it, ``tool_calls`` as the template writes them.
@@ -295,10 +296,10 @@ class Chat:
 
 
 def control_tokens(tokenizer: Any) -> list[str]:
-    """The spelling of every special token of a tokenizer, and of our own mark, the longest first."""
+    """The spelling of every special token but a policy's own, and of our own mark, the longest first."""
     special = {_PLACEHOLDER, *map(str, tokenizer.all_special_tokens)}
     special |= {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
-    return sorted(special, key=lambda token: (-len(token), token))
+    return sorted(special - _OWN, key=lambda token: (-len(token), token))
 
 
 def markup_tokens(tokenizer: Any) -> list[str]:

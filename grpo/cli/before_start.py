@@ -10,6 +10,7 @@ from pathlib import Path
 
 from grpo.agents.own import own_agent
 from grpo.config import REWARDS, TrainConfig, dotted
+from grpo.devices.families import check_family
 from grpo.devices.memory import cpu_needs
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import ModelShape, check_trainable, shape_at_hand
@@ -26,6 +27,7 @@ from grpo.serving.vllm import BASE_MODEL
 from grpo.serving.vllm_options import ServerOptions, server_options
 from grpo.training.engines import backend_of
 from grpo.training.first_look import check_before_start
+from judges.common.files import read_json
 
 
 def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False) -> Iterator[str]:
@@ -50,6 +52,7 @@ def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False
     backend = backend_of(config)
     if backend.computes_here and (path / "config.json").is_file():
         check_trainable(path, config.rollout.max_tokens)
+        check_family(read_json(path / "config.json"), config.untested_model)
         if has_weights(path):
             check_before_start(config, path)
     yield model
@@ -172,7 +175,12 @@ def adapter_line(config: TrainConfig, shape: ModelShape | None) -> str:
     if shape is None:
         return lora
     millions = shape.adapter_parameters(config.lora.rank) / 1e6
-    return f"{lora}, on q, k, v, o, gate, up and down of all {shape.layers} blocks ({millions:.1f} million weights)"
+    attentions, mlps = (shape.layers - shape.frozen.state_layers, shape.layers - shape.frozen.untrained_mlps)
+    where = f"q, k, v, o, gate, up and down of all {shape.layers} blocks"
+    if (attentions, mlps) != (shape.layers, shape.layers):
+        dense = f", gate, up and down of {mlps}" if mlps else ", what stands beside experts" if shape.shared else ""
+        where = f"q, k, v and o of {attentions} blocks{dense}; what else they have stays as it is"
+    return f"{lora}, on {where} ({millions:.1f} million weights)"
 
 
 def _work(config: TrainConfig, shape: ModelShape | None) -> Iterator[str]:

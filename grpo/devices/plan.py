@@ -155,7 +155,7 @@ class GpuPlan:
     def sequences(self) -> tuple[int, int]:
         """How many of full length the KV cache has room for, of how many at once."""
         rollout, server = self.config.rollout, self.config.server
-        one = rollout.max_tokens * self.shape.kv_bytes(planned_dtype(self.config))
+        one = rollout.max_tokens * self.shape.kv_bytes(planned_dtype(self.config)) + self.shape.state_bytes
         room = self.kv_cache * server.tensor_parallel // one
         return min(room * server.replicas, rollout.concurrency), rollout.concurrency
 
@@ -302,9 +302,10 @@ def _kv_sizes(plan: GpuPlan) -> list[int]:
         return [0]
 
     def of_sequences(count: int) -> int:
-        """Of full length, in whole blocks, and of the one block that vLLM keeps empty."""
+        """Of full length, in whole blocks, with their states, and of the one block that vLLM keeps empty."""
         blocks = count * math.ceil(config.rollout.max_tokens / _KV_BLOCK) + 1
-        return blocks * _KV_BLOCK * plan.shape.kv_bytes(planned_dtype(config)) // settings.tensor_parallel
+        cached = blocks * _KV_BLOCK * plan.shape.kv_bytes(planned_dtype(config)) + count * plan.shape.state_bytes
+        return cached // settings.tensor_parallel
 
     if settings.kv_cache_gib is None:
         at_once = math.ceil(config.rollout.concurrency / settings.replicas)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from grpo.config import RULER_REWARDS, TrainConfig
+from grpo.devices.families import check_family, family_of
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import shape_at_hand
 from grpo.envs.message_env import MessageEnv
@@ -30,6 +31,7 @@ from grpo.machine.installed import LEARNER, c_compiler, how_to_install, python_h
 from grpo.machine.models import EMBEDDED_MODEL, config_at_hand, default_cache_dir
 from grpo.machine.processes import child_environment
 from grpo.types import Task
+from judges.common.files import read_json
 
 PACKAGES = (*LEARNER, "vllm")
 MAX_TURNS = 1000
@@ -82,6 +84,7 @@ def quick_checks(config: TrainConfig, run_dir: Path, disk_gib: float, *, trainin
         (True, "hardware", check_hardware),
         (on_gpus, "GPU memory", lambda: check_gpu_memory(config)),
         (True, "versions", lambda: check_versions(config, training_meant=training_meant)),
+        (training_meant, "model family", lambda: check_model_family(config)),
         (True, "model hub", lambda: check_hub(config.model)),
         (True, "disk", lambda: check_disk(run_dir, disk_gib)),
         (on_gpus, "CUDA driver", check_cuda),
@@ -98,6 +101,21 @@ def _check_agent(config: TrainConfig) -> str:
     from grpo.doctor.agent_check import check_agent  # transformers is loaded there
 
     return check_agent(config)
+
+
+def check_model_family(config: TrainConfig) -> str:
+    """The row of the model in the table of docs/models.md.
+
+    Raises:
+        ModelError: Its family is refused, or nobody tested it.
+    """
+    path = config_at_hand(config.model)
+    if path is None:
+        raise Unneeded(f"needs the config.json of {config.model}, which is not here yet")
+    about = read_json(path)
+    check_family(about, config.untested_model)
+    family = family_of(about)
+    return "untested" if family is None else f"{family.name}: {family.verdict}; calls: {family.calls}"
 
 
 def check_hardware() -> str:

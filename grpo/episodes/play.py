@@ -18,7 +18,7 @@ from grpo.envs.step_cost import Place
 from grpo.errors import EnvError
 from grpo.types import AgentTask, Answer, Episode, Message
 from grpo.watch import Part, Waiting
-from judges.common.tool_calls import call_action, without_thought
+from judges.common.tool_calls import call_action, in_json, without_thought
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -156,6 +156,7 @@ class Play:
         if newest is not None and newest.turn is None:
             newest.turn = episode.num_turns
         episode.messages.append(spoken or {"role": "assistant", "content": action})
+        action = in_json(action, episode.tools)
         observation = self.newest = self._guarded(self.seat.env.step, action)
         episode.messages.extend(observation.messages)
         episode.turn_errors.append(str(observation.info.get("error", "")))

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from grpo.devices.families import OTHERS
 from grpo.errors import ModelError
 from grpo.learner.loss import ActionTokens
 from grpo.learner.segments import Segment
@@ -46,8 +47,7 @@ def check_computing(model: Any, forward: Callable[[Sequence[Segment]], ActionTok
         if gap := gap_above_rounding(together, other, head.dtype):
             raise ModelError(
                 f"{model.config.name_or_path} is not computed as it is served: log-probabilities of {what} differ by "
-                f"{gap:.3g} nats a token; train a model with plain causal attention and plain logits, for example "
-                "Llama, Qwen2.5 or SmolLM2"
+                f"{gap:.3g} nats a token; {OTHERS}"
             )
 
 

@@ -15,14 +15,19 @@ from typing import Any
 
 import torch
 
+from grpo.devices.families import OTHERS
+from grpo.devices.frozen_parts import has_experts
 from grpo.devices.plan import CARD_ORDER
-from grpo.devices.shape import LINEAR_LAYERS, check_trainable
+from grpo.devices.shape import ATTENTION_LAYERS, MLP_LAYERS, SHARED_LAYERS, check_trainable, rows_alone
 from grpo.errors import ConfigError, FullGpuError, ModelError
 from grpo.learner.cpu import attention
 from grpo.machine.adapters import ADAPTER_FILES, read_adapter
 from grpo.machine.models import names_in
+from judges.common.files import read_json
 
-_IN_BLOCKS = re.compile(r"(?:model\.)?layers\.(\d+)\.(?:.*?(\w+)\.weight)?")
+_IN_BLOCKS = re.compile(r"(?:model\.)?layers\.\d+\.")
+_STAY = re.compile(r".*\.(linear_attn|mamba|conv|shared_expert)\.\w+|.*\.\w*gate")
+"""Linear layers that are not trained: of state layers, of experts that all tokens pass through, and of routers."""
 _CUDA_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
@@ -68,15 +73,15 @@ def load_base(model_path: Path, longest_row: int | None = None, **options: Any) 
     options |= {"output_loading_info": True, "ignore_mismatched_sizes": True, "trust_remote_code": False}
     if longest_row is not None:
         check_trainable(model_path, longest_row)
-        options["attn_implementation"] = attention.register()
+        if not rows_alone(read_json(model_path / "config.json"), longest_row):
+            options["attn_implementation"] = attention.register()
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(str(model_path), **options)
     except Exception as error:  # whatever transformers, safetensors and torch's pickles meet in a foreign folder
         said = " ".join(f"{type(error).__name__}: {error}".split())
         raise ModelError(f"the model in {model_path} could not be loaded: {said}") from error
     base, found = loaded
-    named = {part.groups() for name, _ in base.named_parameters() if (part := _IN_BLOCKS.match(name))}
-    wanted = [(str(at), layer) for at in range(base.config.num_hidden_layers) for layer in LINEAR_LAYERS]
+    _, others = trained_layers(base)
     tied = getattr(base.config, "tie_word_embeddings", False) and base.device.type != "meta"
     is_apart = tied and base.get_output_embeddings().weight is not base.get_input_embeddings().weight
     faults = {
@@ -84,22 +89,38 @@ def load_base(model_path: Path, longest_row: int | None = None, **options: Any) 
         "has weights of other sizes than in config.json": [name for name, *_ in found["mismatched_keys"]],
         "has weights in blocks that config.json does not tell of": filter(_IN_BLOCKS.match, found["unexpected_keys"]),
         "has a vocabulary head that config.json ties to other values": ["lm_head.weight"] if is_apart else [],
-        "lacks layers that would be trained": [".".join(it) for it in wanted if longest_row and it not in named],
+        "has, in place of what would be trained, other layers": others if longest_row else (),
     }
     for fault, names in faults.items():
         if wrong := sorted(names):
             raise ModelError(
-                f"the model in {model_path} {fault} ({len(wrong)}: {', '.join(wrong[:3])}); fetch it again, or take a "
-                "dense model with plain causal attention, such as Llama, Qwen2.5 or SmolLM2"
+                f"the model in {model_path} {fault} ({len(wrong)}: {', '.join(wrong[:3])}); fetch it again; {OTHERS}"
             )
     return base
+
+
+def trained_layers(base: Any) -> tuple[list[str], list[str]]:
+    """The linear layers of a model that are trained, as peft names them, and those that no rule here knows.
+
+    They are the projections of attention and of dense or shared MLPs, by their names. State layers, experts and
+    routers stay as they are.
+    """
+    linears = [name for name, layer in base.named_modules() if isinstance(layer, torch.nn.Linear)]
+    linears = [name for name in linears if _IN_BLOCKS.match(name)]
+    beside_experts = has_experts(base.config.to_dict())
+    names = [*ATTENTION_LAYERS, *(SHARED_LAYERS if beside_experts else (*MLP_LAYERS, *SHARED_LAYERS))]
+    known = tuple(f".{name}" for name in (*ATTENTION_LAYERS, *MLP_LAYERS, *SHARED_LAYERS))
+    trained = [name for name in names if any(layer.endswith(f".{name}") for layer in linears)]
+    unknown = [layer for layer in linears if not (layer.endswith(known) or _STAY.fullmatch(layer))]
+    return trained, unknown or ([] if trained else ["none of q_proj, k_proj, v_proj"])
 
 
 def _new_adapter(base: Any, lora: LoraSpec) -> Any:
     from peft import LoraConfig, get_peft_model
 
+    trained, _ = trained_layers(base)
     config = LoraConfig(
-        r=lora.rank, lora_alpha=lora.alpha, target_modules=LINEAR_LAYERS, lora_dropout=0.0, task_type="CAUSAL_LM"
+        r=lora.rank, lora_alpha=lora.alpha, target_modules=trained, lora_dropout=0.0, task_type="CAUSAL_LM"
     )
     return get_peft_model(base, config)
 

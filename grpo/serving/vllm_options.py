@@ -8,6 +8,7 @@ the generator of a partly processed prompt. torch's CPU generator cannot do that
 does not use offset").
 """
 
+import importlib.util
 import json
 import os
 from dataclasses import dataclass, replace
@@ -15,15 +16,17 @@ from pathlib import Path
 from typing import Literal
 
 from grpo.config import TrainConfig
+from grpo.devices.frozen_parts import has_experts
 from grpo.devices.memory import CPU_KV_CACHE_GIB, GIB, SERVER_TOKENS, served_adapters
 from grpo.devices.plan import CARD_ORDER, plan_gpus
-from grpo.devices.shape import ModelShape
+from grpo.devices.shape import ModelShape, carries_state, decoder_config
 from grpo.errors import ConfigError
 from grpo.machine.hardware import cpu_count, spin_count
 from grpo.machine.installed import can_compile_for_cpu, has_room
 from grpo.machine.probe import Dtype, computing_dtype
 from grpo.machine.processes import child_environment, kept_memory
 from grpo.serving.vllm_main import CORES_VARIABLE, THREADS_VARIABLE
+from judges.common.files import read_json
 
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The maximum ranks that vLLM knows."""
@@ -62,6 +65,8 @@ class ServerOptions:
         port: Port to listen on; 0: any free one.
         kv_cache_gib: Memory for the KV cache, in GiB; None: 2 on the CPU, and on a GPU what is left of
             ``gpu_memory_utilization``.
+        prefix_caching: Whether requests share the cache of a common beginning. Not where a model carries a state: vLLM
+            would cut prompts in chunks for it, see the module.
         draft_tokens: Tokens that the server guesses ahead in a step at most (speculative decoding, CPU only); 0: none.
             A server that guesses refuses requests with ``logit_bias`` or ``min_p``.
         gpu_memory_utilization: Share of the GPU's memory that vLLM may take; it does not start where less is free.
@@ -85,6 +90,7 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 0
     kv_cache_gib: float | None = None
+    prefix_caching: bool = True
     draft_tokens: int = 15
     gpu_memory_utilization: float = 0.45
     cards: tuple[str, ...] = ()
@@ -112,7 +118,13 @@ class ServerOptions:
                 str(self.max_loras),
             ),
             *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"),
-            *("--enable-prefix-caching", "--dtype", self.dtype, "--seed", str(self.seed)),
+            *(
+                "--enable-prefix-caching" if self.prefix_caching else "--no-enable-prefix-caching",
+                "--dtype",
+                self.dtype,
+                "--seed",
+                str(self.seed),
+            ),
         ]
         kv_cache_gib = self.kv_cache_gib
         if self.device == "cpu":
@@ -171,16 +183,35 @@ class ServerOptions:
         return child_environment(variables)
 
     def check_model(self, model_path: Path) -> None:
-        """Refuse a sequence length that the model was not made for.
+        """Refuse a sequence length that the model was not made for, and what vLLM does not serve on a CPU.
 
         Raises:
-            ConfigError: ``max_model_len`` is above the model's limit.
+            ConfigError: ``max_model_len`` is above the model's limit; or, on a CPU, the model has experts, or linear
+                attention in float32 or without what vLLM needs for it.
         """
-        limit = json.loads((model_path / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
+        config = decoder_config(json.loads((model_path / "config.json").read_text(encoding="utf-8")))
+        limit = config.get("max_position_embeddings")
         if isinstance(limit, int) and self.max_model_len > limit:
             raise ConfigError(
                 f"max_model_len is {self.max_model_len} tokens, but the model in {model_path} was made for {limit}: "
                 "choose shorter episodes or another model"
+            )
+        if self.device != "cpu":
+            return
+        elsewhere = "sample on a GPU (--cuda), or name a server that somebody else runs (server.urls)"
+        if has_experts(config):
+            raise ConfigError(
+                f"the model in {model_path} has experts, which vLLM computes with LoRA on GPUs alone; {elsewhere}"
+            )
+        if "linear_num_key_heads" in config and self.dtype != "bfloat16":
+            raise ConfigError(
+                f"the model in {model_path} has linear attention, which vLLM computes on a CPU in bfloat16 alone, and "
+                f"dtype is {self.dtype}; --set dtype=bfloat16, {elsewhere}"
+            )
+        if str(config.get("model_type")).startswith("qwen3_5") and importlib.util.find_spec("torchvision") is None:
+            raise ConfigError(
+                "vLLM needs torchvision for Qwen3.5, also for text alone; install the one of this torch (for a CPU "
+                f"from PyTorch's own index), {elsewhere}"
             )
 
 
@@ -213,6 +244,9 @@ def server_options(
         seed=config.seed,
         kv_cache_gib=config.server.kv_cache_gib,
     )
+    config_file = model_path / "config.json"
+    if config_file.is_file() and carries_state(read_json(config_file)):
+        options = replace(options, prefix_caching=False, draft_tokens=0)
     servers = [replace(options, share=(index, config.server.replicas)) for index in range(config.server.replicas)]
     if config.device == "cuda":
         plan = plan_gpus(config, shape or ModelShape.read(model_path), learners=learners)

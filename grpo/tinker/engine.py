@@ -19,9 +19,10 @@ import httpx
 from safetensors import SafetensorError
 from safetensors.torch import load
 
+from grpo.devices.shape import LINEAR_LAYERS
 from grpo.errors import CheckpointError, ConfigError, ServerError
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
-from grpo.learner.lora_model import LINEAR_LAYERS, LoraSpec
+from grpo.learner.lora_model import LoraSpec
 from grpo.learner.segments import Segment
 from grpo.tinker.connection import ADAPTER_FILE, TinkerService
 from grpo.tinker.probe import adam, gradient_norm, probe

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.config import TrainConfig
+from grpo.devices.families import check_family
 from grpo.devices.shape import ModelShape
 from grpo.errors import ServerError
 from grpo.learner.engine import Engine
@@ -22,6 +23,7 @@ from grpo.serving.policy import CompletionsPolicy, SamplingParams
 from grpo.serving.sampler import Sampler
 from grpo.serving.server import Servers
 from grpo.types import Message, SampledTurn
+from judges.common.files import read_json
 
 PROMPT: list[Message] = [{"role": "user", "content": "Name three colours of the rainbow."}]
 TOKENS = 48
@@ -36,6 +38,7 @@ def check_before_start(config: TrainConfig, folder: Path) -> Chat:
     """
     from grpo.learner.lora_model import load_adapter, load_base
 
+    check_family(read_json(folder / "config.json"), config.untested_model)
     base = load_base(folder, config.rollout.max_tokens, device_map="meta")
     if adapter := init_adapter(config):
         load_adapter(base, adapter)

@@ -2,14 +2,16 @@
 
 It understands `<tool_call>` tags (the closing tag may be missing), bare JSON, JSON amid prose or in a code fence, and
 an OpenAI assistant message as JSON. A call is `{"name": ..., "arguments": {...}}`; the arguments may be a JSON string,
-as OpenAI writes them. Text that tries to be a call and is none becomes a `Fault`. A turn without anything of the kind
+as OpenAI writes them. It also understands calls as Qwen3.5 (`<function=...>` in the tags) and LFM2 write them (Python
+in tags of its own). Text that tries to be a call and is none becomes a `Fault`. A turn without anything of the kind
 is its text: what it means is the env's question, and so is whether the tool and its arguments exist. Nothing here
 raises, whatever the model writes.
 """
 
+import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -21,6 +23,20 @@ _MAX_JSON_STARTS = 20  # a bound on the work that a turn full of braces can make
 _DECODER = json.JSONDecoder(strict=False)
 _OPEN = re.compile(r"<tool_call>\s*")
 _REST = re.compile(r"\s*(</tool_call>)?")
+_FUNCTION = re.compile(r"<function=([^>\n]*)>")
+_PARAMETER = re.compile(r"\s*<parameter=([^>\n]*)>\n?(.*?)\n?</parameter>", re.DOTALL)
+_END_OF_FUNCTION = re.compile(r"\s*</function>")
+_PYTHON_CALLS = re.compile(r"<\|tool_call_start\|>(.*?)(?:<\|tool_call_end\|>|\Z)", re.DOTALL)
+_OWN_FORM = re.compile(r"<tool_call>\s*<function=|<\|tool_call_start\|>")
+_KINDS = {
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+_JSON_WORDS = {"true": True, "false": False, "null": None}
 _END_OF_TURN = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "</s>")
 _THOUGHT = re.compile(r"\s*(?:<think>.*?(?:</think>|\Z)|(?:(?!<tool_call>).)*?</think>)", re.DOTALL)
 """A thought may speak of tags; where its opening tag was part of the prompt, a call ends the search for its end."""
@@ -93,7 +109,9 @@ def parse_turn(text: str) -> ParsedTurn:
         return ParsedTurn(tuple(_calls_in(value)))
     if isinstance(value, dict | list):  # a tag in a string of it is no tag
         return ParsedTurn(text=text)
-    items = tuple(_tagged_calls(text) if _OPEN.search(text) else _embedded_calls(text))
+    python = _PYTHON_CALLS.search(text)
+    read = _python_calls if python else _tagged_calls if _OPEN.search(text) else _embedded_calls
+    items = tuple(read(text))
     return ParsedTurn(items) if items else ParsedTurn(text=text)
 
 
@@ -108,6 +126,41 @@ def split_thought(text: str) -> tuple[str, str]:
     if thought is None:
         return "", text.strip()
     return re.sub("</?think>", "", thought[0]).strip(), text[thought.end() :].strip()
+
+
+def in_json(text: str, tools: Sequence[Mapping[str, Any]]) -> str:
+    """A turn whose calls are in a model's own form, with its calls as `format_call` writes them; any other as it is.
+
+    Values are what the schema of the tool says, as far as they can be: a form without quotes does not tell `"1"` from
+    `1`. So an env reads calls in JSON alone.
+
+    Args:
+        text: An assistant turn.
+        tools: OpenAI function schemas.
+    """
+    own = _OWN_FORM.search(text)
+    calls = parse_turn(text).calls if own else ()
+    if own is None or not calls:
+        return text
+    schemas = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
+    written = []
+    for call in calls:
+        properties = schemas.get(call.name, {}).get("properties") or {}
+        arguments = {name: _typed(value, properties.get(name) or {}) for name, value in call.arguments.items()}
+        written.append(format_call(call.name, arguments))
+    return "\n".join([*filter(None, [text[: own.start()].strip()]), *written])
+
+
+def _typed(value: Any, schema: Mapping[str, Any]) -> Any:
+    kinds = {kind for part in (schema, *schema.get("anyOf", ())) for kind in _listed(part.get("type"))}
+    if isinstance(value, str) and kinds and "string" not in kinds:
+        return {"True": True, "False": False, "None": None}.get(value, value)
+    is_meant = not kinds or isinstance(value, str) or any(isinstance(value, _KINDS.get(kind, ())) for kind in kinds)
+    return value if is_meant or "string" not in kinds else json.dumps(value, ensure_ascii=False)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value] if value else []
 
 
 def format_call(name: str, arguments: Any) -> str:
@@ -179,6 +232,10 @@ def _tagged_calls(text: str) -> Iterator[Call | Fault]:
     position = 0
     while opening := _OPEN.search(text, position):
         position = opening.end()
+        if function := _FUNCTION.match(text, position):
+            call, position = _function_call(text, function)
+            yield call
+            continue
         decoded = _decode(text, position)
         if decoded is None:
             inside = re.split("</?tool_call>", text[position:], maxsplit=1)[0].strip()
@@ -189,6 +246,55 @@ def _tagged_calls(text: str) -> Iterator[Call | Fault]:
             rest = _REST.match(text, position)
             assert rest, "it matches anywhere"
             decoded = None if rest[1] else _decode(text, rest.end())
+
+
+def _function_call(text: str, function: re.Match[str]) -> tuple[Call | Fault, int]:
+    """A call of the form `<function=NAME><parameter=NAME>value</parameter></function>`, and where it ends.
+
+    A value ends with the first closing tag. It is JSON where it can be nothing but text otherwise: the env's schema
+    tells which is meant.
+    """
+    arguments: dict[str, Any] = {}
+    position = function.end()
+    while parameter := _PARAMETER.match(text, position):
+        arguments[parameter[1].strip()] = _untyped(parameter[2])
+        position = parameter.end()
+    if end := _END_OF_FUNCTION.match(text, position):
+        return Call(function[1].strip(), arguments), end.end()
+    message = f"the tool call does not end with </parameter> and </function>: {shown(text[position:].strip())}"
+    return Fault(ErrorCode.BAD_JSON, message), len(text)
+
+
+def _untyped(text: str) -> Any:
+    """What a value without quotes is: JSON, if it is an object, a list, or spelled as JSON spells it; else text."""
+    value = whole_json(text)
+    is_spelled = isinstance(value, dict | list) or (not isinstance(value, str) and json.dumps(value) == text)
+    return value if is_spelled else text
+
+
+def _python_calls(text: str) -> Iterator[Call | Fault]:
+    """Calls as a list of Python's, `[name(key="value")]`; words of JSON's are values, too."""
+    for block in _PYTHON_CALLS.findall(text):
+        try:
+            listed: Any = ast.parse(block.strip(), mode="eval").body
+            yield from [_python_call(call) for call in listed.elts]
+        except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, AttributeError):
+            yield Fault(ErrorCode.BAD_JSON, f"the tool calls are no list of calls: {shown(block.strip())}")
+
+
+def _python_call(call: Any) -> Call:
+    if call.args:
+        raise ValueError("an argument has no name")
+    words = _JsonWords()
+    arguments = {keyword.arg: ast.literal_eval(words.visit(keyword.value)) for keyword in call.keywords}
+    return Call(ast.unparse(call.func), json.loads(json.dumps(arguments)))
+
+
+class _JsonWords(ast.NodeTransformer):
+    """Takes `true`, `false` and `null` for values."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Constant(_JSON_WORDS[node.id]) if node.id in _JSON_WORDS else node
 
 
 def _embedded_calls(text: str) -> Iterator[Call | Fault]:

@@ -138,6 +138,18 @@ QWEN3 = FAMILIES[2]
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
+LFM2_CONTROL = ("<|startoftext|>", "<|im_end|>", "<|tool_call_start|>", "<|tool_call_end|>", "<|tool_list_start|>",
+                "<|tool_list_end|>", "<|tool_response_start|>", "<|tool_response_end|>")  # fmt: skip
+OWN_FORMS = [
+    Family("qwen3.5", "qwen3_5_think.jinja", CHATML_WORDS),
+    Family("qwen3.5 without reasoning", "qwen3_5_nothink.jinja", CHATML_WORDS),
+    Family("qwen3.6", "qwen3_6.jinja", CHATML_WORDS),
+    Family("lfm2", "lfm2_v2.jinja", (), LFM2_CONTROL),
+    Family("qwen3 2507", "qwen3_instruct_2507.jinja", CHATML_WORDS),
+]
+"""Families with calls that are no JSON, and one with: as trl 1.16 ships the templates."""
+
+
 def _of_trl(name: str, *control: str, end: str = "<|im_end|>", speaker: str = "tool") -> Family:
     words = CHATML_WORDS if end == "<|im_end|>" else ()
     return Family(name, f"{name}.jinja", words, control, end, speaker=speaker)

@@ -16,10 +16,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config  # noqa:
 from grpo.config import load_config  # noqa: E402
 from grpo.devices.memory import CPU_SLACK, GIB, cpu_needs, learner_memory, server_memory  # noqa: E402
 from grpo.devices.plan import plan_gpus  # noqa: E402
-from grpo.devices.shape import QWEN_MODELS, ModelShape  # noqa: E402
+from grpo.devices.shape import LINEAR_LAYERS, QWEN_MODELS, ModelShape  # noqa: E402
 from grpo.errors import ConfigError, ModelError  # noqa: E402
 from grpo.learner.cpu import attention, fused_lora, shared_rows  # noqa: E402
-from grpo.learner.lora_model import LINEAR_LAYERS  # noqa: E402
 from grpo.learner.loss import SelectedLogprobs  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.machine.hardware import Gpu  # noqa: E402

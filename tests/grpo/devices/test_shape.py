@@ -6,11 +6,23 @@ from typing import Any
 
 import pytest
 
-from grpo.devices.shape import QWEN_MODELS, ModelShape, check_trainable
+from grpo.devices.shape import QWEN_MODELS, ModelShape, check_trainable, rows_alone
 from grpo.errors import ModelError
 from judges.common.files import DamagedFileError
 
 SIZES = QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config() | {"num_hidden_layers": 2, "architectures": ["Some"]}
+MAMBA = {
+    "mamba_n_heads": 8,
+    "mamba_d_head": 8,
+    "mamba_d_state": 16,
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+    "mamba_n_groups": 1,
+}
+DELTA = {
+    f"linear_{name}": 4
+    for name in ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim", "conv_kernel_dim")
+}
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
 
 
@@ -20,36 +32,40 @@ def model(folder: Path, config: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "alone"),
     [
-        {},
-        {"num_experts": 0, "num_local_experts": 1, "output_router_logits": False},
-        {"layer_types": [FULL, FULL], "max_window_layers": 2, "no_rope_layers": [1, 0]},
-        {"sliding_window": 4096, "use_sliding_window": False},
-        {"sliding_window": 4096, "layer_types": [FULL, FULL]},
-        {"sliding_window": 8192, "layer_types": [SLIDING, FULL]},
-        {"sliding_window": None, "quantization_config": None, "conversation_template": "chatml"},
-        {"quantization_config": {}, "conv_bias": False, "final_logit_softcapping": None},
+        ({}, False),
+        ({"num_experts": 0, "num_local_experts": 1, "output_router_logits": False}, False),
+        ({"num_experts": 64, "num_experts_per_tok": 8}, False),
+        ({"text_config": {"num_local_experts": 24}}, False),
+        ({"layer_types": [FULL, FULL], "max_window_layers": 2, "no_rope_layers": [1, 0]}, False),
+        ({"sliding_window": 4096, "use_sliding_window": False}, False),
+        ({"sliding_window": 4096, "layer_types": [FULL, FULL]}, False),
+        ({"sliding_window": 8192, "layer_types": [SLIDING, FULL]}, False),
+        ({"sliding_window": None, "quantization_config": None, "conversation_template": "chatml"}, False),
+        ({"quantization_config": {}, "conv_bias": False, "final_logit_softcapping": None}, False),
+        ({"model_type": "mistral", "sliding_window": 2048}, True),
+        ({"model_type": "gpt_oss", "sliding_window": 2048, "layer_types": [SLIDING, FULL]}, True),
+        ({"layers_block_type": ["mamba", "attention"], **MAMBA}, True),
+        ({"layer_types": [FULL, FULL], **MAMBA}, False),
+        ({"full_attn_idxs": [1], "conv_L_cache": 3}, True),
+        ({"full_attention_interval": 2, **DELTA}, True),
     ],
 )
-def test_a_dense_model_with_plain_attention_can_be_trained(tmp_path: Path, config: dict[str, Any]):
+def test_rows_are_computed_alone_where_a_state_or_a_window_says_what_a_token_sees(
+    tmp_path: Path, config: dict[str, Any], alone: bool
+):
     check_trainable(model(tmp_path, config), 8192)
+    assert rows_alone(SIZES | config, 8192) is alone
 
 
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ({"num_experts": 64, "num_experts_per_tok": 8}, "it is a mixture of experts (num_experts = 64)"),
-        ({"n_routed_experts": 72, "mlp_layer_types": ["dense", "sparse"]}, "a mixture of experts (n_routed_experts = 72)"),
-        ({"moe_num_experts": [48, 48]}, "it is a mixture of experts (moe_num_experts = ['48'])"),
-        ({"ffn_config": {"moe_num_experts": 12}}, "it is a mixture of experts (moe_num_experts = 12)"),
-        ({"text_config": {"num_local_experts": 24}}, "it is a mixture of experts (num_local_experts = 24)"),
-        ({"layer_types": [LINEAR, FULL]}, "other layers than plain attention (layer_types = ['full_attention', 'linear"),
-        ({"block_types": ["recurrent", "attention"]}, "other layers than plain attention (block_types = "),
-        ({"layers_block_type": ["attention", "hybrid"]}, "other layers than plain attention (layers_block_type = "),
-        ({"layer_types": ["conv", FULL]}, "other layers than plain attention (layer_types = ['conv'"),
-        ({"mamba_d_state": 96}, "it has other layers than plain attention (mamba_d_state = 96)"),
-        ({"attn_logit_softcapping": 50.0}, "other layers than plain attention (attn_logit_softcapping = 50.0)"),
+        ({"n_routed_experts": 72, "mlp_layer_types": ["dense", "sparse"]}, "a mixture of experts of an unknown form (n_routed_experts = 72)"),
+        ({"moe_num_experts": [48, 48]}, "a mixture of experts of an unknown form (moe_num_experts = ['48'])"),
+        ({"ffn_config": {"moe_num_experts": 12}}, "a mixture of experts of an unknown form (moe_num_experts = 12)"),
+        ({"attn_logit_softcapping": 50.0}, "it caps scores or logits (attn_logit_softcapping = 50.0)"),
         ({"quantization_config": {"quant_method": "awq", "bits": 4}}, "quantised (quantization_config = {'quant_method': 'awq'"),
         ({"quantization": {"group_size": 64, "bits": 4}}, "its weights are quantised (quantization = {'group_size': 64"),
         ({"sliding_window": 2048}, "its sliding window of 2048 tokens is shorter than an episode (rollout.max_tokens = 8192)"),
@@ -62,7 +78,23 @@ def test_what_cannot_be_trained_is_refused_by_name(tmp_path: Path, config: dict[
     said = str(caught.value)
     assert said.startswith(f"{tmp_path} cannot be trained: ")
     assert why in said
-    assert said.endswith("; take a dense model with plain causal attention, such as Llama, Qwen2.5 or SmolLM2")
+    assert said.endswith("; docs/models.md has those that can be trained, such as Llama, Qwen2.5 or SmolLM2")
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        ({"layer_types": [LINEAR, FULL]}, LINEAR),
+        ({"block_types": ["recurrent", "attention"]}, "recurrent"),
+        ({"layers_block_type": ["attention", "hybrid"], **MAMBA}, "hybrid"),
+        ({"layer_types": ["chunked_attention", FULL]}, "chunked_attention"),
+        ({"mamba_d_state": 96}, "mamba_d_state"),
+        ({"ssm_cfg": {"layer": "Mamba2"}}, "ssm_cfg"),
+    ],
+)
+def test_layers_that_nobody_knows_are_named(tmp_path: Path, config: dict[str, Any], kind: str):
+    with pytest.raises(ModelError, match=rf"^config.json has layers of a kind that is not known \({kind}\), so the"):
+        check_trainable(model(tmp_path, config), 8192)
 
 
 @pytest.mark.parametrize("size", [0, -1, None, 2.0, "2", [2]])

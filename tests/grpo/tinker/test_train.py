@@ -13,10 +13,11 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 from safetensors.torch import load_file  # noqa: E402
 
 from grpo.cli.train import train  # noqa: E402
+from grpo.devices.shape import LINEAR_LAYERS  # noqa: E402
 from grpo.errors import AdapterError, CheckpointError, ConfigError, ServerError  # noqa: E402
 from grpo.learner.engine import LossSpec  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
-from grpo.learner.lora_model import LINEAR_LAYERS, LoraSpec  # noqa: E402
+from grpo.learner.lora_model import LoraSpec  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
 from grpo.serving.policy import SamplingParams  # noqa: E402
 from grpo.tinker.connection import connect  # noqa: E402

@@ -1,0 +1,60 @@
+"""What vLLM is told of models that have more than attention, and what it is not started with."""
+
+import json
+
+import pytest
+
+from grpo.config import load_config
+from grpo.errors import ConfigError
+from grpo.serving.vllm_options import ServerOptions, server_options
+
+SIZES = {
+    "num_hidden_layers": 2,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "vocab_size": 100,
+}
+STATE = {"layer_types": ["conv", "full_attention"], "conv_L_cache": 3}
+
+
+def folder(path, config):
+    (path / "config.json").write_text(json.dumps(SIZES | config))
+    return path
+
+
+@pytest.mark.parametrize(("config", "caches", "guesses"), [({}, True, 15), (STATE, False, 0)])
+def test_with_a_state_nothing_is_cached_and_nothing_is_guessed(tmp_path, config, caches, guesses):
+    (options,) = server_options(load_config(None, {"env": "E", "dtype": "float32"}), folder(tmp_path, config), None)
+    assert (options.prefix_caching, options.draft_tokens) == (caches, guesses)
+    arguments = options.arguments(tmp_path, "base", 1)
+    assert ("--enable-prefix-caching" in arguments) is caches
+    assert ("--no-enable-prefix-caching" in arguments) is not caches
+    assert ("--speculative-config" in arguments) is caches
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"num_experts": 4}, "has experts, which vLLM computes with LoRA on GPUs alone; sample on a GPU"),
+        ({"linear_num_key_heads": 2}, "in bfloat16 alone, and dtype is float32; --set dtype=bfloat16"),
+        ({"max_position_embeddings": 100}, "was made for 100: choose shorter episodes"),
+        ({"text_config": {"max_position_embeddings": 100}}, "was made for 100: choose shorter episodes"),
+    ],
+)
+def test_what_vllm_does_not_serve_on_a_cpu_is_refused_by_name(tmp_path, config, said):
+    with pytest.raises(ConfigError, match=said):
+        ServerOptions(dtype="float32").check_model(folder(tmp_path, config))
+    if "position" not in str(config):
+        ServerOptions(device="cuda").check_model(tmp_path)
+
+
+def test_qwen_3_5_needs_torchvision(tmp_path, monkeypatch):
+    import importlib.util
+
+    config = folder(tmp_path, {"model_type": "qwen3_5", "linear_num_key_heads": 2})
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"^vLLM needs torchvision for Qwen3\.5, also for text alone"):
+        ServerOptions(dtype="bfloat16").check_model(config)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    ServerOptions(dtype="bfloat16").check_model(config)

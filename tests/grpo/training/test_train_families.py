@@ -1,0 +1,31 @@
+"""Two steps of a run, with real vLLM, of tiny random models that have more than attention."""
+
+import pytest
+from click.testing import CliRunner
+
+from grpo.cli.train import train
+from judges.common.files import read_jsonl
+from tests.support.commands import sets
+from tests.support.envs import LETTER_ENV
+from tests.support.families import SERVED, tiny_family
+
+pytestmark = pytest.mark.vllm
+
+
+@pytest.mark.parametrize("kind", SERVED)
+def test_two_steps_are_trained_and_served(tmp_path, kind):
+    model, run_dir = tiny_family(tmp_path / kind, kind, **SERVED[kind]), tmp_path / "run"
+    settings = sets(
+        *("dtype=float32", "rollout.max_tokens=256", "rollout.max_turn_tokens=16", "rollout.groups_per_step=2"),
+        *("rollout.group_size=3", "rollout.concurrency=6", "eval.scenarios=0", "warm_start.steps=0", "lora.rank=8"),
+        *("server.kv_cache_gib=0.25", "optimizer.learning_rate=0.01", "threads=2"),
+    )
+    command = ["--env", LETTER_ENV, "--model", str(model), "--run-dir", str(run_dir), "--steps", "2", *settings]
+    ran = CliRunner().invoke(train, command)
+    assert ran.exit_code == 0, ran.output
+    steps = list(read_jsonl(run_dir / "metrics.jsonl"))
+    assert [step["step"] for step in steps] == [1, 2]
+    for step in steps:
+        assert step["groups/used"] == 2.0
+        assert step["gap/mean_abs"] < 1e-3, "vLLM samples what is trained, with the adapter of the step before"
+        assert step["loss/grad_norm"] > 0
