@@ -38,7 +38,7 @@ async def run(episode: Episode, result: Path | None = None) -> None:
         async def answered(*request: Any) -> Any:  # mcp 1: the request; mcp 2: context and parameters
             said = answer(request[0].params if _IS_OLD else request[1])
             made = getattr(types, f"{kind}Result").model_validate(said)
-            return types.ServerResult(made) if _IS_OLD else made  # pyright: ignore[reportAttributeAccessIssue]
+            return types.ServerResult(made) if _IS_OLD else made  # pyright: ignore[reportCallIssue]
 
         return answered
 
