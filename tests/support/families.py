@@ -48,6 +48,7 @@ TINY: dict[str, dict[str, Any]] = {
 """Settings of a tiny model by its ``model_type``."""
 
 SERVED: dict[str, dict[str, Any]] = {
+    "qwen3_5_text": {"hidden_size": 128, "head_dim": 64, "linear_key_head_dim": 128, "linear_value_head_dim": 128},
     "granitemoehybrid": {"hidden_size": 128, "head_dim": 32, "mamba_n_heads": 32, "num_local_experts": 0},
 }
 """Families whose tiny models vLLM's CPU build serves, and what it asks of their sizes."""

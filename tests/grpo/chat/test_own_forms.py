@@ -76,9 +76,9 @@ def some_call(chance: random.Random) -> Call:
 def test_a_thousand_turns_go_out_and_come_back_token_for_token(family: Family, model_dir):
     chat = family.chat(model_dir)
     chance = random.Random(family.name)
-    for _ in range(100):
+    for _ in range(250):
         messages, ids = [*OPENING], chat.prompt_ids(OPENING, TOOLS)
-        for number in range(10):
+        for number in range(4):
             call = some_call(chance)
             function = {"name": call.name, "arguments": call.arguments}
             turn = chat.turn_text({"role": "assistant", "tool_calls": [{"function": function}]}, TOOLS)

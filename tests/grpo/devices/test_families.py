@@ -31,7 +31,7 @@ def test_an_unknown_family_needs_an_option_and_a_refused_one_is_refused_with_it(
     with pytest.raises(ModelError, match=r"^nobody tested models of the kind 'olmo' here; .*--set untested_model=true"):
         check_family({"model_type": "olmo"}, untested=False)
     check_family({"model_type": "olmo"}, untested=True)
-    check_family({"model_type": "qwen3_5"}, untested=False)
+    check_family({"model_type": "qwen3_5_text"}, untested=False)
     with pytest.raises(ModelError, match=r"^models of gpt-oss \(gpt_oss\) are refused: its calls in channels are not"):
         check_family({"model_type": "gpt_oss"}, untested=True)
 
