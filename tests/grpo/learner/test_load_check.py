@@ -171,7 +171,6 @@ def test_weights_that_are_no_numbers_are_said_to_be(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("phi3", "has, in place of what would be trained, other layers (4: model.layers.0.mlp.gate_up_proj, "),
         ("starcoder2", "has, in place of what would be trained, other layers (4: model.layers.0.mlp.c_fc, "),
         ("bert", "other layers (1: none of q_proj, k_proj, v_proj)"),
         ("vit", "could not be loaded: ValueError: Unrecognized configuration class"),

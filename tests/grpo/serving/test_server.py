@@ -158,8 +158,8 @@ def test_no_process_outlives_its_owner_however_it_ends(model: Path, fake_vllm: s
         expected = 1 if "owner" not in victims or extra else 0  # the owner itself, or the child that it forked
         wait_until(lambda: len(processes_in(owner.pid, server)) <= expected, every=0.1)
         assert len(processes_in(owner.pid, server)) == expected
-        left = socket_of_engine(tmp_path / "owner.log").parent.exists()
-        assert left == ("server" in victims), "the server removes it"
+        if "server" not in victims:  # else it is left, until the next server here or in another test
+            assert not socket_of_engine(tmp_path / "owner.log").parent.exists(), "the server removes it"
         with scratch_folder("grpo-vllm"):
             assert not socket_of_engine(tmp_path / "owner.log").parent.exists(), "the next server removes it"
         wait_until(lambda: not semaphore_of_engine(tmp_path / "owner.log").exists())
