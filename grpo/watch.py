@@ -60,8 +60,9 @@ class Waiting:
         doing: What it does, for people.
         remedy: What helps where it does not come back.
         pulse: Gives what changes while it goes on; it is read at every look.
-        holds_all: Whether it is waited for in the event loop's own thread: nothing else moves meanwhile, and none of it
-            is to blame.
+        holds_all: Whether it is waited for in the event loop's own thread: nothing else can move meanwhile, and that
+            time counts for no other.
+        beat: What ``pulse`` gave last.
         moved: When it began, or last showed that it goes on, by the clock of ``time.monotonic``.
         named: Whether it was named.
     """
@@ -142,6 +143,7 @@ class Watchdog(Closeable):
         self._path = folder / FILE_NAME
         self._patience = PATIENCE_SECONDS
         self._named: dict[Part, Waiting] = {}
+        self._looked = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="grpo-watchdog", daemon=True)
 
@@ -172,11 +174,14 @@ class Watchdog(Closeable):
                     write_json(self._path, state(waiting, now) | {"doing": self._doing()})
 
     def _look(self, waiting: list[Waiting], now: float) -> None:
-        is_held = any(one.holds_all for one in waiting)
+        before, self._looked = self._looked, now
+        is_held = any(one.holds_all and one.began <= before for one in waiting)  # ever since
         for one in waiting:
-            before, one.beat = one.beat, one.pulse()
-            if one.beat != before or (is_held and not (one.holds_all or one.named)):
+            last, one.beat = one.beat, one.pulse()
+            if one.beat != last:
                 one.moves()
+            elif is_held and not (one.holds_all or one.named):
+                one.moved = min(now, one.moved + now - before)
         for part, named in list(self._named.items()):
             is_over = named not in waiting  # it came back, failed, or was left
             if is_over or named.moved > now - self._patience:

@@ -46,9 +46,9 @@ class McpEnv(ToolEnv):
 
     def close(self) -> None:
         """End the programs."""
-        super().close()
-        if self._spare is not None:
-            self._spare.end()
+        for process in filter(None, (self._process, self._spare)):
+            process.end()
+        self._process = self._spare = None
 
     def _begin(self, seed: int | None, options: dict[str, Any]) -> tuple[list[Message], list[dict[str, Any]]]:
         _, info = self._tasks.reset(seed=seed, options=options)
