@@ -135,7 +135,7 @@ def _looks(course: _Course) -> Iterator[tuple[str, str, str]]:
             "as any. Let the reward tell a try from none",
         )
     cut = now("turns/cut_share")
-    if cut > 0.2 or (cut := newest("turns/cut_share") or 0.0) > 0.05:
+    if cut > 0.2 or (cut := newest("turns/cut_share") or 0.0) > 0.08:
         yield (
             "cut turns",
             "turns/cut_share",
