@@ -1,4 +1,4 @@
-"""A made-up mailbox, packed as Google Takeout packs one. docs/your-own-mail.md can be tried with it.
+"""A made-up mailbox, packed as Google Takeout packs one. docs/your-mail.md can be tried with it.
 
 python -m examples.takeout
 

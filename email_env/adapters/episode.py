@@ -53,7 +53,7 @@ class Episode:
         given = {name: value for name, value in options.items() if value is not None} or None
         _, info = self.env.reset(seed=seed, options=given)
         if "messages" not in info or "tools" not in info:
-            wanted = "only envs that speak in messages can be played here (docs/any-env.md, Env contract)"
+            wanted = "only envs that speak in messages can be played here (docs/your-env.md, Env contract)"
             raise ConfigurationError(f"{self.env_id} gives no info['messages'] and info['tools'] at reset; {wanted}.")
         self._start(info)
         return self

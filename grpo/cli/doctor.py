@@ -38,7 +38,7 @@ SIGNS = {"ok": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 @click.option(
     "--rollouts",
     type=click.Path(path_type=Path),
-    help="Check nothing but this file of rollouts of any trainer (docs/train-your-agent.md), sampled by --model.",
+    help="Check nothing but this file of rollouts of any trainer (docs/your-agent.md), sampled by --model.",
 )
 @click.option(
     "--max-gap", default=1.0, callback=finite, show_default=True, help="Largest difference of a logprob there, in nats."

@@ -1,4 +1,4 @@
-"""What an env has to give, as docs/any-env.md says it: a breach is an `EnvError` that names it and the value seen.
+"""What an env has to give, as docs/your-env.md says it: a breach is an `EnvError` that names it and the value seen.
 
 What is given passes through, in plain Python types. Nothing is mended silently: an env that says ``terminated="no"``
 would end every episode at its first step, and nobody would look for the reason there.

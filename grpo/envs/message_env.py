@@ -2,8 +2,8 @@
 
 `MessageEnv` alone knows the env's class. It starts an episode so that the members of a group begin equal, and turns
 what the env says into an `Observation`. The first ``reset`` shows whether an env speaks in messages (see
-docs/any-env.md): its info has ``messages`` then, so wrappers and envs of third parties need import nothing of ours. Any
-other env is wrapped (`grpo.envs.plain`). An env that raises or breaks the contract is a harness fault, an `EnvError`:
+docs/your-env.md): its info has ``messages`` then, so wrappers and envs of third parties need import nothing of ours.
+Any other env is wrapped (`grpo.envs.plain`). An env that raises or breaks the contract is at fault, an `EnvError`:
 its episode is recorded as failed, and the env is not used again.
 """
 

@@ -160,7 +160,7 @@ def _check_readable(array: np.ndarray, *, symbols: bool) -> None:
         raise ValueError(
             f"shows pictures (uint8 of shape {array.shape}), which a language model cannot read; choose a variant with "
             "numbers or text if the env has one (as Atari's obs_type='ram'), or wrap the env so that it describes the "
-            "picture in words (docs/any-env.md)"
+            "picture in words (docs/your-env.md)"
         )
     if array.size > MAX_OBSERVATION_NUMBERS:
         raise ValueError(

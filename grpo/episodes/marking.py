@@ -206,10 +206,10 @@ def check_markable(env: MessageEnv, option: str) -> None:
     if not env.has_answer_key():
         raise ConfigError(
             f"{env.env_id} has no answer_key(), so a judge would not know what is right; leave {option} out, "
-            "or give the env that method (docs/any-env.md, Env contract)"
+            "or give the env that method (docs/your-env.md, Env contract)"
         )
     if "success" not in env.reset(env.first_task()).metrics:
         raise ConfigError(
             f"{env.env_id} has answer_key() but no metric 'success', so nothing says which answers it takes for right; "
-            f"leave {option} out, or give the env that metric (docs/any-env.md, Env contract)"
+            f"leave {option} out, or give the env that metric (docs/your-env.md, Env contract)"
         )

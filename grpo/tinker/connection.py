@@ -114,8 +114,10 @@ def _check_health(url: str) -> None:
         status = httpx.get(f"{url}/api/v1/healthz", timeout=_HEALTH_TIMEOUT_SECONDS).status_code
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise ServerStartError(
-            f"no Tinker server answers at {url} ({type(error).__name__}: {error}); start one (docs/scale.md), or "
-            "correct --tinker-url"
+            f"no Tinker server answers at {url} ({type(error).__name__}: {error}); start one "
+            "(docs/beyond-one-machine.md), or correct --tinker-url"
         ) from error
     if status != 200:
-        raise ServerStartError(f"{url}/api/v1/healthz answered {status}: no Tinker server is there; see docs/scale.md")
+        raise ServerStartError(
+            f"{url}/api/v1/healthz answered {status}: no Tinker server is there; docs/beyond-one-machine.md"
+        )

@@ -76,7 +76,7 @@ def look_at_servers(
             raise ServerError(
                 f"the server at {url} does not sample the model that is trained: log-probabilities differ by {gap:.3f} "
                 f"nats a token, above loss.max_gap = {max_gap}. It serves {model!r}; start it with the run's model and "
-                "with the options of docs/scale.md"
+                "with the options of docs/beyond-one-machine.md"
             )
         gaps.append(gap)
     return max(gaps)

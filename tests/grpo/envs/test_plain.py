@@ -40,7 +40,7 @@ def test_frozen_lake_is_shown_as_its_map_and_says_what_its_actions_are():
 
 
 def test_the_page_on_other_envs_shows_frozen_lake_as_it_is():
-    page = (ROOT / "docs/any-env.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/your-env.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```text\n(system .*?)^```$", page, re.M | re.S)
     env = MessageEnv("FrozenLake-v1", {"is_slippery": False})
     messages = env.reset(Task(0)).messages

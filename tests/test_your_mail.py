@@ -1,4 +1,4 @@
-"""docs/your-own-mail.md, done from the top on the mailbox that the page makes: real files, servers on real sockets."""
+"""docs/your-mail.md, done from the top on the mailbox that the page makes: real files, servers on real sockets."""
 
 import importlib.util
 import json
@@ -17,7 +17,7 @@ from tests.support.commands import COMMANDS
 from tests.support.judge_server import JudgeServer
 from tests.support.model_server import ModelServer
 
-PAGE = (ROOT / "docs/your-own-mail.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/your-mail.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.M | re.S)
 LINES = [line[2:] for kind, body in BLOCKS if kind == "console" for line in body.splitlines()]
 TEXTS = [body for kind, body in BLOCKS if kind == "text"]
