@@ -1,9 +1,9 @@
 """What a run waits for, and who says so where nothing moves any more.
 
 Whatever may never come back is waited for inside `Waiting`: a request to a server, a call of an env, a verdict of a
-judge, a reward function. `Watchdog`, a thread of the command, looks at all that wait. One that has not moved for
+judge, a reward function, a gradient. `Watchdog`, a thread of the command, looks at all that wait. Who has not moved for
 `PATIENCE_SECONDS` is named, with what it does and what helps; when it is over, that is said, too. What all wait for
-stands in a file meanwhile.
+stands in a file meanwhile: whether that can be written shows whether the disk answers.
 
 Code of others that runs in this process may end it: an env that calls ``exit``, a reward function that crashes. So a
 small program waits for the end of this one, and says so where this one has not.
@@ -31,6 +31,9 @@ PATIENCE_SECONDS = 45.0
 """How long nothing may move before it is said."""
 LOOK_SECONDS = 1.0
 WRITE_SECONDS = 5.0
+LEARNER_STANDS_STILL = "memory may be short, or a process that learns with it, its device or its server stands still"
+COMPUTED_SECONDS = 5.0
+"""Of CPU time show that this process computes."""
 FILE_NAME = "watch.json"
 
 
@@ -49,6 +52,10 @@ class Part(StrEnum):
     """Of the user's."""
     AGENT = "agent"
     """Of others, while it neither asks its model nor acts."""
+    LEARNER = "learner"
+    """A gradient and its step, in this process, in all that learn together, or on a Tinker server."""
+    DISK = "disk"
+    """That holds the run's folder."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,6 +119,11 @@ def came_back(part: Part) -> float:
     return _CAME_BACK.get(part, 0.0)
 
 
+def computed() -> int:
+    """A pulse of what this process computes itself: its CPU time, in `COMPUTED_SECONDS`."""
+    return int(time.process_time() // COMPUTED_SECONDS)
+
+
 _LAST_WORDS = """
 import json, sys
 if not sys.stdin.buffer.read():
@@ -146,12 +158,14 @@ class Watchdog(Closeable):
         self._looked = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="grpo-watchdog", daemon=True)
+        self._writer = threading.Thread(target=self._write, name="grpo-watchdog-file", daemon=True)
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-I", "-S", "-c", _LAST_WORDS, str(self._path)]
         self._end = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=2, start_new_session=True)
         faulthandler.enable(2)
         self._thread.start()
+        self._writer.start()
         return self
 
     def close(self) -> None:
@@ -159,19 +173,21 @@ class Watchdog(Closeable):
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
+            self._writer.join(self._patience)  # a disk may never answer
             self._end.communicate(b"a word")
         self._path.unlink(missing_ok=True)
 
     def _watch(self) -> None:
-        written = -WRITE_SECONDS
         while not self._ended.wait(min(LOOK_SECONDS, self._patience / 4)):
-            now = time.monotonic()
-            waiting = list(_WAITING)
-            self._look(waiting, now)
-            if now >= written + WRITE_SECONDS:
-                written = now
-                with suppress(OSError):  # a full disk is told by whoever has something to keep
-                    write_json(self._path, state(waiting, now) | {"doing": self._doing()})
+            self._look(list(_WAITING), time.monotonic())
+
+    def _write(self) -> None:
+        while not self._ended.wait(min(LOOK_SECONDS, self._patience / 4)):
+            known = state(list(_WAITING), time.monotonic()) | {"doing": self._doing()}
+            writing = Waiting(Part.DISK, f"writing {self._path}", "see whether the disk, or its network, answers")
+            with suppress(OSError), writing:  # a full disk is told by whoever has something to keep
+                write_json(self._path, known)
+            self._ended.wait(WRITE_SECONDS)
 
     def _look(self, waiting: list[Waiting], now: float) -> None:
         before, self._looked = self._looked, now

@@ -15,6 +15,7 @@ from grpo.learner.engine import Engine, LossSpec
 from grpo.learner.segments import Segment
 from grpo.learner.update_metrics import Update, update_metrics
 from grpo.settings import OptimizerSettings
+from grpo.watch import LEARNER_STANDS_STILL, Part, Waiting, computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,9 @@ def update_policy(
         loss = replace(config.loss, normalizer=normalizer, old_policy=old_policy)
         if updates:  # by now the step's own policy is an older one, too
             loss = replace(loss, max_row_gap=loss.max_stale_row_gap)
-        statistics = engine.forward_backward(share, loss, on_rows)
-        norm = engine.optim_step(config.learning_rate, config.max_grad_norm)
+        with Waiting(Part.LEARNER, f"an update of {len(share)} rows", LEARNER_STANDS_STILL, pulse=computed):
+            statistics = engine.forward_backward(share, loss, on_rows)
+            norm = engine.optim_step(config.learning_rate, config.max_grad_norm)
         if not math.isfinite(norm):  # as where the loss is not
             raise TrainingError(
                 f"the gradient's norm is {norm} in update {len(updates) + 1}; the last checkpoint is whole"

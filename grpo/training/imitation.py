@@ -28,6 +28,7 @@ from grpo.learner.engine import Engine, LossSpec
 from grpo.learner.segments import Segment, segments_of
 from grpo.seeds import derive_seed
 from grpo.types import Episode, Task
+from grpo.watch import LEARNER_STANDS_STILL, Part, Waiting, computed
 
 WARM_UP_STEPS = 5
 """Steps over which the learning rate rises."""
@@ -155,10 +156,11 @@ def warm_start(
         began = time.monotonic()
         batch = [next(segments) for _ in range(settings.batch)]
         tokens = sum(segment.num_actions for segment in batch)
-        statistics = engine.forward_backward(batch, LossSpec("imitation", normalizer=tokens))
-        loss = sum(row.loss for row in statistics)
         rate = warm_start_rate(step, steps, settings.learning_rate)
-        norm = engine.optim_step(rate, config.optimizer.gradient_bound)
+        with Waiting(Part.LEARNER, f"an update of {len(batch)} rows", LEARNER_STANDS_STILL, pulse=computed):
+            statistics = engine.forward_backward(batch, LossSpec("imitation", normalizer=tokens))
+            norm = engine.optim_step(rate, config.optimizer.gradient_bound)
+        loss = sum(row.loss for row in statistics)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise TrainingError(
                 f"the warm start's loss is {loss} and its gradient's norm {norm} at step {step + 1}; lower its "

@@ -3,11 +3,12 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
-from grpo.watch import FILE_NAME, Part, Waiting, Watchdog
+from grpo.watch import FILE_NAME, Part, Waiting, Watchdog, computed
 from tests.support.wait import wait_until
 
 
@@ -64,6 +65,35 @@ def test_short_holds_of_the_loop_hide_nobody_who_stands_still(tmp_path):
                 time.sleep(0.02)
     assert told
     assert told[0].startswith("judge: a verdict has not moved")
+
+
+def test_who_computes_moves_and_who_waits_for_others_does_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("grpo.watch.COMPUTED_SECONDS", 0.02)
+    monkeypatch.setattr("grpo.watch.PATIENCE_SECONDS", 2.0)
+    told = []
+    with Watchdog(told.append, tmp_path), Waiting(Part.LEARNER, "an update of 8 rows", pulse=computed):
+        until = time.process_time() + 3.0
+        while time.process_time() < until:
+            pass
+        assert not told
+        monkeypatch.setattr("grpo.watch.COMPUTED_SECONDS", 60.0)  # the watchdog computes a little itself
+        wait_until(lambda: told)
+    assert told[0].startswith("learner: an update of 8 rows has not moved for")
+
+
+def test_a_disk_that_does_not_answer_is_named_and_so_is_who_waits_beside_it(tmp_path, monkeypatch):
+    answers = threading.Event()
+    monkeypatch.setattr("grpo.watch.write_json", lambda *_: answers.wait())  # as a network's file system that is lost
+    told = []
+    with Watchdog(told.append, tmp_path), Waiting(Part.ENV, "a step"):
+        wait_until(lambda: len(told) == 2)
+        answers.set()
+        wait_until(lambda: len(told) == 3)
+    assert sorted(line.split(" has ")[0] for line in told[:2]) == [
+        f"disk: writing {tmp_path / FILE_NAME}",
+        "env: a step",
+    ]
+    assert told[2].startswith(f"disk: writing {tmp_path / FILE_NAME} is waited for no longer")
 
 
 def test_what_moved_again_is_named_again_when_it_stands_still_again(tmp_path):
