@@ -36,7 +36,7 @@ LINES = [
     for line in body.splitlines()
 ]
 COMMAND_LINES = [(page, line) for page, line in LINES if line.split()[0] in COMMANDS]
-READS_A_RUN = ("grpo-view", "grpo-judge", "grpo-serve", "grpo-export", "grpo-compare")
+READS_A_RUN = ("grpo-doctor", "grpo-view", "grpo-judge", "grpo-serve", "grpo-export", "grpo-compare")
 
 
 def test_every_block_says_what_it_is():
