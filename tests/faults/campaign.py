@@ -181,7 +181,7 @@ TRAINING = [
     Fault("the reward function ends the process", lambda w: w.part("reward die"), r"without a word", more=REWARD, ends=True),
     Fault("the judge answers nothing for a minute", lambda w: w.for_a_while("hang", LONGER, "judge"), r"judge: .*has not moved", more=("judge",)),
     Fault("the judge answers 500 for 15 s", lambda w: w.for_a_while("500", at="judge"), r"", more=("judge",), ends=True),
-    Fault("the judge answers a page for 15 s", lambda w: w.for_a_while("garbage", at="judge"), r"judge", more=("judge",), ends=True),
+    Fault("the judge answers a page for 15 s", lambda w: w.for_a_while("garbage", at="judge"), r"", more=("judge",), ends=True),
     Fault("the folder is moved", _move, r"was removed or moved", ends=True, mend=_move_back),
     Fault("the metrics are damaged, after a kill", _damage("metrics.jsonl"), r"left out", ends=True, places=(1, 2)),
     Fault("the episodes are damaged, after a kill", _damage("trajectories/*.jsonl"), r"", ends=True, places=(1, 2)),
