@@ -26,7 +26,9 @@ def check_run(root: Path) -> Iterator[Result]:
     damaged: list[str] = []
     steps = read_jsonl(root / "metrics.jsonl", damaged)
     goes_on = is_in_use(root)
-    how = "it goes on" if goes_on else "no process works on it; grpo-train --resume goes on where it is not finished"
+    how = "it goes on" if goes_on else "no process works on it"
+    if not goes_on and len(steps) < config["steps"]:
+        how += "; grpo-train --resume goes on with it"
     yield Result("run", "ok", f"{config['env']}, {len(steps)} of {config['steps']} steps; {how}")
     if goes_on:
         yield from _now(root)
