@@ -77,7 +77,7 @@ def test_python_blocks_of_a_page_run_one_after_another(name, number):
     """The blocks up to this one are one program; a text block right after the last one is what that one prints."""
     *before, last = PYTHON[name][: number + 1]
     program = "\n".join([*(block for block in before if JUDGE_URL not in block), "print('-- last')", last])
-    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, input="", capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     after = TEXTS[name].partition(f"{last}```\n")[2]
     if shown := re.match(r"\n```text\n(.*?)^```$", after, re.M | re.S):

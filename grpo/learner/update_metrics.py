@@ -34,16 +34,11 @@ class Update:
 
 
 def update_metrics(updates: Sequence[Update]) -> dict[str, float]:
-    """What is logged of a step's updates.
+    """What is logged of a step's updates; `grpo.display.meanings` says what each means.
 
-    Returns:
-        ``loss/policy`` and ``loss/grad_norm``: means over the updates. ``loss/entropy`` (where the engine tells it),
-        ``loss/clip_share`` and, with a ``kl_coef``, ``loss/kl``: means over all action tokens, in nats. ``gap/*`` and
-        ``ratio/p99``: of the action tokens of the first update, those of dropped rows too; gaps in nats.
-        ``gap/dropped_share``: of the rows of all updates, those on which sampler and trainer disagree, which had no
-        weight. ``staleness``: optimizer updates between the policy that sampled an action token and the one that learns
-        from it (a step before counts as many as this one has), mean over tokens; ``staleness/max`` the largest. Without
-        an update the first two alone.
+    ``gap/*`` and ``ratio/p99`` are of the action tokens of the first update, those of dropped rows too. For
+    ``staleness``, a step before counts as many updates as this one has. Without an update there are the first two
+    alone.
     """
     if not updates:
         return {"loss/policy": 0.0, "loss/grad_norm": 0.0}

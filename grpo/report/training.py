@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from grpo.config import dotted
 from grpo.display.capture import captured
+from grpo.display.meanings import MEANINGS, OF_IMITATION
 from grpo.display.metrics import EVALUATION_METRICS, counted, short_duration, short_number, standings
 from grpo.display.steps import COLUMNS, cell
 from grpo.report.charts import Range, Series, interval_chart, line_chart
@@ -218,9 +219,9 @@ def _rows(run: Run, how: str, sides: Sequence[Record | None]) -> Iterator[dict[s
                 yield {"metric": metric, "cut": cut, "before": before, "after": after, "change": change}
 
 
-def _curves(run: Run) -> list[tuple[str, str, Markup]]:
-    """Title, last value where there is one curve, and drawing."""
-    drawn: list[tuple[str, str, Markup]] = []
+def _curves(run: Run) -> list[tuple[str, str, str, Markup]]:
+    """Title, what the metrics mean, last value where there is one curve, and drawing."""
+    drawn: list[tuple[str, str, str, Markup]] = []
     found = diagnose(run.steps)
     suspect = [chart for chart in SUSPECT if chart[2][0][0] in {one.metric for one in found}]
     for title, is_share, keys in (*CURVES, *suspect):
@@ -230,10 +231,12 @@ def _curves(run: Run) -> list[tuple[str, str, Markup]]:
         if series:
             last = "" if len(series) > 1 else short_number(series[0].points[-1][1])
             marks = {float(one.step): one.name for one in found if one.metric in dict(keys)}
-            drawn.append((title, last, line_chart(series, percent=is_share, marks=marks)))
+            meaning = "\n".join(f"{key}: {MEANINGS[key]}" for key, _ in keys if key in MEANINGS)
+            drawn.append((title, meaning, last, line_chart(series, percent=is_share, marks=marks)))
     loss = _series(run.warm_start, "loss", "imitation loss")
     if loss.points:
-        drawn.append(("Warm start: imitation loss", short_number(loss.points[-1][1]), line_chart([loss])))
+        last = short_number(loss.points[-1][1])
+        drawn.append(("Warm start: imitation loss", OF_IMITATION["loss"], last, line_chart([loss])))
     return drawn
 
 

@@ -46,8 +46,7 @@ class Batch:
     def metrics(self) -> dict[str, float]:
         """Means over the step's episodes that did not fail; rewards over those that were played out and have one.
 
-        ``episodes/used`` counts those that are learned from; ``reward/used_std`` is the standard deviation of their
-        rewards within a group, mean over groups.
+        `grpo.display.meanings` says what each means.
         """
         whole = [episode for episode in self.sampled if episode.ending.counted]
         means = step_means(whole)

@@ -16,6 +16,7 @@ from grpo.cli.sft import sft
 from grpo.config import load_config
 from grpo.devices.plan import plan_gpus
 from grpo.devices.shape import QWEN_MODELS
+from grpo.display.meanings import OF_IMITATION
 from grpo.episodes.record import write_episodes
 from grpo.errors import ConfigError
 from grpo.runs.model_card import name_base_model
@@ -72,6 +73,7 @@ def test_imitation_lowers_the_validation_loss_and_gives_a_plain_peft_adapter(mod
     records = read_jsonl(out / "metrics.jsonl")
     losses = [record["validation/loss"] for record in records if "validation/loss" in record]
     assert [record["step"] for record in records] == list(range(7))
+    assert {name for record in records for name in record} == OF_IMITATION.keys()
     assert len(losses) == 3  # before, after an epoch of four steps, and at the end
     assert losses[-1] < losses[0] - 0.1  # a random model has little to give
     config = json.loads((out / "adapter_config.json").read_text())

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the learner needs torch (install the extra 'train')")
 
 from grpo.cli.train import run_training  # noqa: E402
+from grpo.display.meanings import MEANINGS  # noqa: E402
 from grpo.errors import EnvError, TrainingError  # noqa: E402
 from grpo.serving import policy  # noqa: E402
 from judges.common.files import read_jsonl  # noqa: E402
@@ -48,6 +49,7 @@ def test_a_server_that_samples_another_policy_stops_the_run_before_anything_of_t
         train(1)
         (record,) = read_jsonl(run_dir / "metrics.jsonl")
         assert record["gap/mean_abs"] < 0.1
+        assert {name for name in record if not name.startswith("env/")} <= MEANINGS.keys()
         published = server.published
         server.sharp = True
         with pytest.raises(

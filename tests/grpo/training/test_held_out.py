@@ -19,6 +19,7 @@ from grpo.runs.model_card import Card, write_card
 from grpo.runs.retention import Best, best_of, note_score
 from grpo.training.held_out import HeldOutEvaluation
 from judges.common.files import read_json, read_jsonl, write_json, write_text
+from tests.support import formats_page
 from tests.support.envs import SUMS_ENV, WORD_ENV
 from tests.support.judge_server import ASKED, JudgeServer, Reply
 from tests.support.policies import ByteChat, ScriptedPolicy
@@ -119,6 +120,7 @@ def test_sampled_and_greedy_episodes_are_played_in_one_pass_within_the_bound_on_
     assert (sampled["label"], sampled["temperature"]) == ("before-sampled", 1.0)
     assert (greedy["label"], greedy["temperature"]) == ("before-greedy", 0.0)
     assert sampled["episodes"] == greedy["episodes"] == 2
+    assert sampled.keys() == (formats_page.SUMMARY | formats_page.OF_RUN).keys() - {"knows_answers"}
     assert sampled["seconds"] == greedy["seconds"], "the pass's time is shared by the number of episodes"
 
 
