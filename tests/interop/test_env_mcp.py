@@ -75,7 +75,7 @@ def test_a_server_of_mcp_2_keeps_a_state_for_an_episode_alone(tmp_path):
         lambda prompt, seed: call("count", by=2) if "\n2" not in prompt else str(1 + seed % 3),
         *env,
         *("--set", "train_split=test"),
-        *("--reward", "tests.interop.test_mcp:digits"),
+        *("--reward", "tests.interop.test_env_mcp:digits"),
     )
     assert [step["step"] for step in steps] == [1, 2]
     assert all(step["episodes/failed"] == 0.0 for step in steps)
