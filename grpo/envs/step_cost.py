@@ -16,7 +16,7 @@ from enum import StrEnum
 
 BOUND_SECONDS = 0.005
 """Mean cost of a step from which on it leaves the event loop. A call in a thread of its own costs about a tenth of a
-millisecond more, and a turn costs the rollout client about three (docs/beyond-one-machine.md)."""
+millisecond more, and a turn costs the rollout client about three (docs/performance.md)."""
 NEEDED = 3
 """Steps that have to be seen before an expensive one is believed: the first loads and opens what it needs."""
 REMEMBERED = 64
