@@ -4,6 +4,7 @@ Pages are written for GitHub; what mkdocs reads otherwise is said in its words. 
 to, such as an example, becomes a page that shows it. Nothing is fetched from elsewhere when a page is read.
 """
 
+import json
 import posixpath
 import re
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ def _those_there(entries: list[Any]) -> Iterator[Any]:
         if isinstance(target, list):
             if inner := list(_those_there(target)):
                 yield {next(iter(entry)): inner}
-        elif (ROOT / target).exists():
+        elif (ROOT / target).exists() or (ROOT / target.removesuffix(".md")).exists():  # a page, or a file as one
             yield entry
 
 
@@ -90,7 +91,18 @@ def _show(source: str, files: Files, config: MkDocsConfig) -> None:
         content = "".join(f"- [{each.name}]({path.name}/{each.name}.md)\n" for each in inside)
         for each in inside:
             _show(f"{source}/{each.name}", files, config)
+    elif path.suffix == ".ipynb":
+        content = "\n".join(_notebook(path))
     else:
         content = f"~~~~{path.suffix[1:] or 'text'}\n{path.read_text(encoding='utf-8')}~~~~\n"
-    head = f"---\nsearch:\n  exclude: true\n---\n# {source}\n\n"
-    files.append(File.generated(config, uri, content=head + content, inclusion=InclusionLevel.NOT_IN_NAV))
+    if not content.startswith("# "):
+        content = f"---\nsearch:\n  exclude: true\n---\n# {source}\n\n{content}"
+    files.append(File.generated(config, uri, content=content, inclusion=InclusionLevel.NOT_IN_NAV))
+
+
+def _notebook(path: Path) -> Iterator[str]:
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        is_code, text = cell["cell_type"] == "code", "".join(cell["source"])
+        yield f"```python\n{text}\n```\n" if is_code else f"{text}\n"
+        if printed := "".join(line for output in cell.get("outputs", ()) for line in output["text"]):
+            yield f"```text\n{printed}```\n"
