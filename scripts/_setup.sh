@@ -160,3 +160,18 @@ setup_agents() {
     INTO=.venv-agents uv_install --editable ".[eval]" --requirement examples/agents/requirements.txt || return 1
     touch "$stamp"
 }
+
+# .venv-site: mkdocs, and the file that draws diagrams, where npm can fetch it. Fails where mkdocs cannot be installed.
+setup_site() {
+    local stamp
+    stamp=".venv-site/.installed-$(cksum <docs/requirements.txt | cut -d' ' -f1)"
+    [ -f "$stamp" ] && return
+    say "Setting up .venv-site with mkdocs (half a minute; once)"
+    rm -rf .venv-site
+    "$(find_python)" -m venv .venv-site &&
+        .venv-site/bin/python -m pip install --quiet --disable-pip-version-check --requirement docs/requirements.txt || return 1
+    (cd .venv-site && tar -xzOf "$(npm pack --silent mermaid@11.17.2)" package/dist/mermaid.min.js >mermaid.part &&
+        mv mermaid.part mermaid.min.js) 2>/dev/null || say "npm could not fetch mermaid; diagrams of the site stay text"
+    rm -f .venv-site/mermaid*.tgz .venv-site/mermaid.part
+    touch "$stamp"
+}

@@ -18,7 +18,7 @@ from grpo.config import load_config
 from tests import ROOT
 from tests.support.commands import COMMANDS
 
-FRONT = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md")
+FRONT = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md", "AGENTS.md")
 PAGES = [*(ROOT / name for name in FRONT), *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 TEXTS = {name: page.read_text(encoding="utf-8") for name, page in zip(NAMES, PAGES, strict=True)}
@@ -44,8 +44,17 @@ def test_every_block_says_what_it_is():
     assert all(line.startswith("$ ") for _, kind, body in BLOCKS if kind == "console" for line in body.splitlines())
 
 
-def test_the_readme_is_short():
-    assert len(TEXTS["README.md"].split()) <= 900
+@pytest.mark.parametrize(("name", "words"), [("README.md", 900), ("AGENTS.md", 500)])
+def test_what_is_read_first_is_short(name, words):
+    assert len(TEXTS[name].split()) <= words
+
+
+REFERENCES = ("settings", "metrics", "formats", "performance")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("docs/")])
+def test_a_page_is_short_unless_readers_only_look_things_up_in_it(name):
+    assert Path(name).stem in REFERENCES or len(TEXTS[name].split()) <= 2000
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in FRONT[:2]])

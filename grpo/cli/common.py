@@ -17,7 +17,7 @@ import click
 
 from grpo.errors import GrpoError, causes
 from grpo.machine.hardware import share_cores
-from grpo.machine.installed import how_to_install
+from grpo.machine.installed import how_to_install, require_linux
 from grpo.machine.processes import start_with_kept_memory, torchrun_rank
 from judges.common.files import DamagedFileError
 
@@ -61,6 +61,7 @@ def has_learner(command: Command) -> Command:
 
     @wraps(command)
     def wrapper(**options: Any) -> None:
+        require_linux("training")
         start_with_kept_memory()
         here = torchrun_rank()
         if here is None:

@@ -27,7 +27,15 @@ from grpo.envs.registry import with_split
 from grpo.episodes.judges import check_judges
 from grpo.errors import ConfigError, EnvError, GrpoError, describe
 from grpo.machine.hardware import available_gib, cpu_count, hub_reachable, memory_gib, nvidia_smi, visible_gpus
-from grpo.machine.installed import LEARNER, c_compiler, how_to_install, python_header, require, version_of
+from grpo.machine.installed import (
+    LEARNER,
+    c_compiler,
+    how_to_install,
+    python_header,
+    require,
+    require_linux,
+    version_of,
+)
 from grpo.machine.models import EMBEDDED_MODEL, config_at_hand, default_cache_dir
 from grpo.machine.processes import child_environment
 from grpo.types import Task
@@ -142,6 +150,7 @@ def check_versions(config: TrainConfig, *, training_meant: bool) -> str:
     """
     if not training_meant and not all(map(importlib.util.find_spec, PACKAGES)):
         raise Unneeded("training and serving are not installed here, evaluation and judging are (docs/install.md)")
+    require_linux("training")
     require(*PACKAGES)
     if config.device == "cpu" and (lacking := [name for name, is_here in _system_parts() if not is_here]):
         raise ConfigError(

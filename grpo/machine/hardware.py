@@ -55,14 +55,18 @@ def cpu_count() -> int:
 
     A part of a core is none: of threads that wait for each other the one without a core would hold up all.
     """
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, int(min([affinity, *_cpu_quotas()])))
+    return max(1, int(min([len(usable_cores()), *_cpu_quotas()])))
+
+
+def usable_cores() -> list[int]:
+    """Numbers of the cores that this process may use; all where the system has no affinity (macOS)."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 def physical_cores(folder: Path = Path("/sys/devices/system/cpu")) -> int:
     """Cores this process may use, each counted once where several threads share it (SMT)."""
     shared: set[str] = set()
-    for number in os.sched_getaffinity(0):
+    for number in usable_cores():
         try:
             shared.add((folder / f"cpu{number}/topology/thread_siblings_list").read_text(encoding="ascii"))
         except OSError:

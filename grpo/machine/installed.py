@@ -4,9 +4,12 @@ import importlib.metadata
 import importlib.util
 import os
 import shutil
+import sys
 import sysconfig
 from contextlib import suppress
 from pathlib import Path
+
+from grpo.errors import ConfigError
 
 LEARNER = ("torch", "transformers", "peft", "safetensors")
 """What training, and serving what was trained, needs besides vLLM."""
@@ -23,6 +26,19 @@ def require(*names: str) -> None:
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def require_linux(work: str) -> None:
+    """Raise where training and serving cannot be: vLLM has builds for Linux alone, and /proc says what memory is used.
+
+    Raises:
+        ConfigError: The system is another.
+    """
+    if sys.platform != "linux":
+        raise ConfigError(
+            f"{work} needs Linux, and this is {sys.platform}; envs, judges and the evaluation of agents work here "
+            "(docs/install.md)"
+        )
 
 
 def how_to_install(error: ModuleNotFoundError) -> str | None:

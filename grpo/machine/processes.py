@@ -10,7 +10,6 @@ takes vLLM. docs/performance.md has the figures.
 """
 
 import os
-import resource
 import signal
 import sys
 import threading
@@ -19,6 +18,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+try:
+    import resource
+except ImportError:
+    resource = None
 
 _GIB = 1024**3
 KEPT_MEMORY = {
@@ -41,12 +45,19 @@ PARENT_VARIABLE = "GRPO_PARENT_PID"
 """Tells a process of a server of ours the id of the process that started it."""
 
 _POLL_SECONDS = 0.25
+_FILES_OF_MACOS = 10_240
+"""What macOS gives a process at most (its OPEN_MAX), though it calls the limit infinite."""
 
 
 def allow_many_files() -> None:
     """Let this process and its children open as many files as the system allows: an episode has a socket and a file."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if resource is None:
+        return
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for files in (most, max(few, _FILES_OF_MACOS)):
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+            return
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

@@ -24,6 +24,7 @@ import httpx
 from grpo.config import TrainConfig
 from grpo.errors import ConfigError, ServerDiedError, ServerError, ServerStartError
 from grpo.machine.hardware import cpu_count
+from grpo.machine.installed import require_linux
 from grpo.machine.processes import PARENT_VARIABLE, kill_group, module_command
 from grpo.serving.server import KEY_VARIABLE, ExternalServer, PolicyServer, Say, is_healthy, post, showing
 from grpo.serving.vllm_main import GRACE_SECONDS
@@ -95,7 +96,7 @@ class VllmServer(PolicyServer):
         """Begin to start vLLM; returns at once.
 
         Raises:
-            ConfigError: The settings do not fit the model.
+            ConfigError: The settings do not fit the model, or the system is not Linux.
             ServerStartError: vLLM is not installed, or the port is taken.
         """
         if self._process is not None:
@@ -121,8 +122,10 @@ class VllmServer(PolicyServer):
         """The command line of the server process.
 
         Raises:
+            ConfigError: The system is not Linux.
             ServerStartError: vLLM is not installed.
         """
+        require_linux("vLLM")
         if importlib.util.find_spec("vllm") is None:
             raise ServerStartError(
                 "vLLM is not installed here. Install it with scripts/install cpu (or gpu), "

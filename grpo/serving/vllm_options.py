@@ -21,7 +21,7 @@ from grpo.devices.memory import CPU_KV_CACHE_GIB, GIB, SERVER_TOKENS, served_ada
 from grpo.devices.plan import CARD_ORDER, plan_gpus
 from grpo.devices.shape import ModelShape, carries_state, decoder_config
 from grpo.errors import ConfigError
-from grpo.machine.hardware import cpu_count, spin_count
+from grpo.machine.hardware import cpu_count, spin_count, usable_cores
 from grpo.machine.installed import can_compile_for_cpu, has_room
 from grpo.machine.probe import Dtype, computing_dtype
 from grpo.machine.processes import child_environment, kept_memory
@@ -167,7 +167,7 @@ class ServerOptions:
                 variables["VLLM_PLUGINS"] = f"{chosen},{PLUGIN}".lstrip(",")
             if not can_compile_for_cpu():  # vLLM compiles two small functions, which torch also runs as they are
                 variables["TORCHDYNAMO_DISABLE"] = "1"
-            all_cores, threads = sorted(os.sched_getaffinity(0)), self.threads or cpu_count()
+            all_cores, threads = usable_cores(), self.threads or cpu_count()
             cores = all_cores[:threads]
             if servers == 1 and len(cores) < len(all_cores):  # which of them are idle only the system knows
                 variables[THREADS_VARIABLE] = str(threads)

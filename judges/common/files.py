@@ -4,10 +4,12 @@ The lock of a file is the system's: it ends with the process that holds it, howe
 file whose lock is free was left by a killed process. A process id in the file's name would say less: the system gives
 the same id to another process later.
 
+A system without such locks (no ``fcntl``) has none: there one process at a time must write, and what a killed one left
+beside a file stays.
+
 What is written may hold mail, so only its owner can read it; ``chmod`` shares it.
 """
 
-import fcntl
 import glob
 import json
 import math
@@ -20,6 +22,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, Self, cast
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
 
 Record = dict[str, Any]
 OWNER_ALONE = 0o600
@@ -58,11 +65,16 @@ def locked(path: Path, *, wait: bool = True) -> BinaryIO:
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, OWNER_ALONE), "ab")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(file.fileno(), wait=wait)
     except BaseException:
         file.close()
         raise
     return file
+
+
+def _lock(handle: int, *, wait: bool) -> None:
+    if fcntl is not None:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_in_place(path: Path, file: BinaryIO) -> bool:
@@ -105,7 +117,7 @@ def scratch_folder(name: str) -> Iterator[Path]:
     It is locked meanwhile. A folder of that name that nobody has locked was left by a killed process: it goes, too.
     """
     root = tempfile.gettempdir()
-    for left_over in glob.glob(f"{name}-*", root_dir=root):
+    for left_over in _abandoned(f"{name}-*", root):
         path = os.path.join(root, left_over)
         with suppress(OSError), _locked_folder(path):
             shutil.rmtree(path)
@@ -123,7 +135,7 @@ def scratch_folder(name: str) -> Iterator[Path]:
 def _locked_folder(path: str) -> Iterator[None]:
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(handle, wait=False)
         os.stat(path)  # it may be gone by now
         yield
     finally:
@@ -140,8 +152,13 @@ def _create_beside(path: Path) -> tuple[Path, BinaryIO]:
             handle.close()
 
 
+def _abandoned(pattern: str, folder: str | Path) -> list[str]:
+    """Names of what killed processes may have left; none where no lock tells whether they are in use."""
+    return [] if fcntl is None else glob.glob(pattern, root_dir=folder)
+
+
 def _remove_abandoned(path: Path) -> None:
-    for name in glob.glob(f".{glob.escape(path.name)}.*.tmp", root_dir=path.parent):
+    for name in _abandoned(f".{glob.escape(path.name)}.*.tmp", path.parent):
         with suppress(OSError), locked(path.parent / name, wait=False):
             (path.parent / name).unlink()
 

@@ -186,7 +186,7 @@ TRAINING = [
     Fault("the metrics are damaged, after a kill", _damage("metrics.jsonl"), r"left out", ends=True, places=(1, 2)),
     Fault("the episodes are damaged, after a kill", _damage("trajectories/*.jsonl"), r"", ends=True, places=(1, 2)),
     Fault("evaluations are damaged, after a kill", _damage("eval/*"), r"left out", ends=True, places=(1, 2)),
-    Fault("the newest state is damaged, after a kill", _damage("checkpoints/step-0001/*.pt"), r"damaged|checksum", ends=True, places=(1,), mend=lambda w: shutil.rmtree(w.folder / "checkpoints/step-0001")),
+    Fault("the newest state is damaged, after a kill", _damage("checkpoints/step-0001/*.pt"), r"damaged|checksum", ends=True, places=(1,), mend=lambda w: shutil.rmtree(w.folder / "checkpoints/step-0001", ignore_errors=True)),
     Fault("the disk is full", _fill, r"No space left|disk", ends=True, mend=_make_room),
 ]  # fmt: skip
 
