@@ -10,39 +10,26 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from grpo.machine.background import BackgroundLoop
+
 CLOSING_SECONDS = 1.0
 """How long agents that were cancelled may take to end."""
 
 
-class AgentLoop:
-    """Runs what agents await; ``close`` cancels what is left."""
+class AgentLoop(BackgroundLoop):
+    """Runs what agents await; one that an agent blocks is left behind with its thread when this is closed."""
 
     def __init__(self) -> None:
         """Start the thread."""
-        started = threading.Event()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._live(started)), name="grpo-eval-agents", daemon=True
-        )
-        self._thread.start()
-        started.wait()
+        super().__init__("grpo-eval-agents", CLOSING_SECONDS)
+        self._loop.set_default_executor(_DaemonThreads())
 
-    async def run(self, awaitable: Awaitable[Any]) -> Any:
+    async def play(self, awaitable: Awaitable[Any]) -> Any:
         """Await ``awaitable`` in the loop; raises what it raises, and cancels it where this is cancelled."""
         result, error = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_settled(awaitable), self._loop))
         if error is not None:
             raise error
         return result
-
-    def close(self) -> None:
-        """End the loop; one that an agent blocks is left behind with its thread."""
-        self._loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(CLOSING_SECONDS)
-
-    async def _live(self, started: threading.Event) -> None:
-        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        self._loop.set_default_executor(_DaemonThreads())
-        started.set()
-        await self._ended.wait()
 
 
 def in_daemon_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:

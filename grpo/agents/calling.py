@@ -18,9 +18,9 @@ async def called(function: Callable[..., Any], loop: AgentLoop, *arguments: Any)
         TypeError: It returned something else; or whatever it raised.
     """
     if inspect.iscoroutinefunction(function):
-        return _answer(await loop.run(function(*arguments)))
+        return _answer(await loop.play(function(*arguments)))
     result = await asyncio.wrap_future(in_daemon_thread(function, *arguments))
-    return _answer(await loop.run(result) if inspect.isawaitable(result) else result)
+    return _answer(await loop.play(result) if inspect.isawaitable(result) else result)
 
 
 def agent_function(target: str) -> Callable[..., Any]:

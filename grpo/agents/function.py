@@ -65,5 +65,5 @@ class FunctionAgent(Agent):
         if isinstance(self.function, Interpreter):
             return await self.function.play(token, play.agent_task, play.episode.tools, model)
         assert self._loop is not None, "the agent is open"
-        tools = typed_tools(play.episode.tools, self._thread.requests, token)
+        tools = typed_tools(play.episode.tools, self._thread.requests.put, token)
         return await called(self.function, self._loop, play.agent_task, tools, model)

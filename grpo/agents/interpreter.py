@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
@@ -156,7 +155,11 @@ class _Host:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "call" in message:
-            reply = _Reply(lambda done, text: self._send(called=message["call"], done=done, text=text))
+
+            def reply(said: tuple[bool, str]) -> None:
+                with suppress(AgentFailed):  # an agent that is gone needs it no more
+                    self._send(called=message["call"], done=said[0], text=said[1])
+
             self._requests.put((message["play"], message["name"], message["arguments"], reply))
         elif (future := self._open.get(message["ended"])) is not None and not future.done():
             given = message["answer"]
@@ -164,15 +167,3 @@ class _Host:
                 future.set_exception(AgentFailed(message["error"]))
             else:
                 future.set_result(None if given is None else Answer(given["text"], tuple(given["sources"])))
-
-
-class _Reply:
-    """Takes what a tool said, as a queue does."""
-
-    def __init__(self, send: Callable[[bool, str], None]):
-        self._send = send
-
-    def put(self, said: tuple[bool, str]) -> None:
-        """Send it on; an agent that is gone needs it no more."""
-        with suppress(AgentFailed):
-            self._send(*said)

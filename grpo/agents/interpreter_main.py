@@ -19,7 +19,6 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from queue import SimpleQueue
 from typing import Any
 
 from grpo.agents.agent_loop import AgentLoop
@@ -31,14 +30,14 @@ from grpo.types import AgentTask, Model
 
 
 class Host:
-    """This process's side of the connection; what tools put into it are their calls."""
+    """This process's side of the connection."""
 
     def __init__(self, connection: Connection, function: Callable[..., Any]):
         self.function = function
         self._connection = connection
         self._sending = threading.Lock()
         self._numbers = itertools.count()
-        self._waiting: dict[int, SimpleQueue[tuple[bool, str]]] = {}
+        self._waiting: dict[int, Callable[[tuple[bool, str]], None]] = {}
         self._agents = AgentLoop()
 
     def send(self, **message: Any) -> None:
@@ -47,7 +46,7 @@ class Host:
         with self._sending:
             self._connection.send_bytes(content)
 
-    def put(self, item: tuple[str, str, dict[str, Any], SimpleQueue[tuple[bool, str]]], /) -> None:
+    def ask(self, item: tuple[str, str, dict[str, Any], Callable[[tuple[bool, str]], None]]) -> None:
         """A tool's call, as `typed_tools` makes it."""
         play, name, arguments, reply = item
         number = next(self._numbers)
@@ -59,7 +58,7 @@ class Host:
         playing = set[asyncio.Task[None]]()
         while (message := await asyncio.to_thread(self._receive)) is not None:
             if "called" in message:
-                self._waiting.pop(message["called"]).put((message["done"], message["text"]))
+                self._waiting.pop(message["called"])((message["done"], message["text"]))
             else:
                 playing.add(task := asyncio.create_task(self._play(message)))
                 task.add_done_callback(playing.discard)
@@ -72,7 +71,7 @@ class Host:
 
     async def _play(self, message: dict[str, Any]) -> None:
         model = None if message["model"] is None else Model(**message["model"])
-        tools = typed_tools(message["tools"], self, message["play"])
+        tools = typed_tools(message["tools"], self.ask, message["play"])
         try:
             answer = await called(self.function, self._agents, AgentTask(**message["task"]), tools, model)
         except BaseException as error:

@@ -3,17 +3,15 @@
 from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo.agents.own import is_module, own_agent
 from grpo.agents.scripted import FileAgent, ScriptedAgent
+from grpo.agents.upstream import make_upstream
 from grpo.config import EvalConfig
 from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError
 from judges.common.secrets import without_users
-
-if TYPE_CHECKING:
-    from grpo.agents.upstream import Upstream
 
 FORMS = """\
   PKG.MOD:FUNCTION       fn(task, tools, model) -> str | Answer | None, plain or async
@@ -54,14 +52,14 @@ def make_agent(
         return _served(rest, config, env_kwargs, say)
     if found and kind in ("openai", "litellm"):
         from grpo.agents.tool_loop import ToolLoopAgent
-        from grpo.agents.upstream import make_upstream
 
         return ToolLoopAgent(make_upstream(spec), config.temperature)
     if found and (kind == "cmd" or is_module(kind)):
         model, is_policy, target = (config.model or "").partition(":")
         if is_policy and model == "policy":
             return _served(target, config, env_kwargs, say, spec)
-        return own_agent(spec, _upstream(config.model), config.agent_python)
+        upstream = None if config.model is None else make_upstream(config.model)
+        return own_agent(spec, upstream, config.agent_python)
     near = get_close_matches(spec, scripted, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     offered = ", ".join(scripted) or "none"
@@ -95,11 +93,3 @@ def _served(
     trained = policy_config(target, config.recipe, config.env, env_kwargs, config.dtype)
     temperature = 1.0 if config.temperature is None else config.temperature
     return ServedPolicy(target, trained, temperature, say, spec, config.agent_python)
-
-
-def _upstream(model: str | None) -> "Upstream | None":
-    if model is None:
-        return None
-    from grpo.agents.upstream import make_upstream
-
-    return make_upstream(model)

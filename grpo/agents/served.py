@@ -10,12 +10,12 @@ import asyncio
 import hashlib
 import os
 import shutil
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
 from grpo.agents.playing import PolicyAgents
-from grpo.chat import chat_for, load_tokenizer
+from grpo.chat import Chat, chat_for, load_tokenizer
 from grpo.config import TrainConfig, load_config
 from grpo.episodes.play import Play
 from grpo.episodes.player import Agent
@@ -23,10 +23,8 @@ from grpo.errors import EvaluationError
 from grpo.machine.models import resolve_model
 from grpo.machine.user_code import import_user_module
 from grpo.runs.trained_policy import TrainedPolicy, find_policy
-from grpo.serving.adapters import AdapterStore
-from grpo.serving.connection import Connection
 from grpo.serving.fleet import Fleet
-from grpo.serving.policy import CompletionsPolicy
+from grpo.serving.sampler import VllmSampler
 from grpo.serving.vllm import VllmServer, built_for, make_servers
 from judges.common.files import scratch_folder
 
@@ -70,50 +68,45 @@ class ServedPolicy(Agent):
         self._agents = PolicyAgents(config.rollout, spec, python)
         self.env_thread, self.may_crash = self._agents.env_thread, spec is not None
         self._say = say
-        self._open = ExitStack()
+        self._open = AsyncExitStack()
         self._scratch = self._open.enter_context(scratch_folder("grpo-eval"))
         self._adapter = self._scratch / "adapter"
         if policy := policy_named(target, config.model):  # at once: a run that goes on prunes its checkpoints
             _copy(policy.adapter, self._adapter)
             self.fingerprint = _fingerprint(policy.adapter.name, self._adapter)
-        self._servers: Fleet | None = None
-        self._connection: Connection | None = None
         self._agent: Agent | None = None
 
     async def __aenter__(self) -> Self:
         try:
-            await asyncio.to_thread(self._start)
+            sampler, chat = await asyncio.to_thread(self._start)
+            sampled = sampler.base_model() if self.fingerprint is None else sampler.policy(0)
+            policy = await self._open.enter_async_context(sampled)
+            self._agent = self._agents.agent(policy, chat, self.temperature)
+            self._open.push_async_callback(self._agents.close)
             await self._agents.open()
         except BaseException:
             await self.__aexit__()
             raise
         return self
 
-    def _start(self) -> None:
+    def _start(self) -> tuple[VllmSampler, Chat]:
         model = resolve_model(self.config.model)
         log = self._scratch / "server.log"
         servers = self._servers = Fleet(make_servers(self.config, model.path, log, learners=0))
+        self._open.push_async_callback(asyncio.to_thread, servers.stop)
         servers.start()
         if isinstance(first := servers.servers[0], VllmServer):
             self._say(f"vLLM is starting, computing in {first.options.dtype}")
         rollout = self.config.rollout
         chat = chat_for(load_tokenizer(model.path), rollout.history, rollout.chat_template_kwargs)
         servers.wait_ready(self._say)
-        name = servers.model
+        sampler = VllmSampler(servers, self._scratch / "adapters", chat.stop_token_ids, rollout.concurrency)
         if self.fingerprint is not None:
-            store = AdapterStore(servers, self._scratch / "adapters")
-            name = store.publish(lambda folder: os.rename(self._adapter, folder), 0).name
-        self._connection = Connection(servers, rollout.concurrency)
-        policy = CompletionsPolicy(self._connection, name, chat.stop_token_ids)
-        self._agent = self._agents.agent(policy, chat, self.temperature)
+            sampler.publish(lambda folder: os.rename(self._adapter, folder), 0)
+        return sampler, chat
 
     async def __aexit__(self, *_: object) -> None:
-        await self._agents.close()
-        if self._connection is not None:
-            await self._connection.aclose()
-        if self._servers is not None:
-            await asyncio.to_thread(self._servers.stop)
-        self._open.close()
+        await self._open.aclose()
 
     async def run(self, play: Play) -> None:
         """Play an episode to its end."""

@@ -7,25 +7,20 @@ its questions or its answers.
 
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from judges.common.typed_functions import typed_function
 
 
-class Requests(Protocol):
-    """Takes calls, as a queue does."""
+def typed_tools(schemas: list[dict[str, Any]], ask: Callable[[Any], None], token: str) -> list[Callable[..., str]]:
+    """One function for each schema; ``token`` is the episode's secret.
 
-    def put(self, item: Any, /) -> None:
-        """A call: ``(token, name, arguments, reply)``."""
-        ...
-
-
-def typed_tools(schemas: list[dict[str, Any]], requests: Requests, token: str) -> list[Callable[..., str]]:
-    """One function for each schema, whose calls go to ``requests``; ``token`` is the episode's secret."""
+    ``ask`` takes calls, ``(token, name, arguments, reply)``; ``reply`` takes whether it was done, and a text.
+    """
 
     def call(name: str, arguments: dict[str, Any]) -> str:
         reply: SimpleQueue[tuple[bool, str]] = SimpleQueue()
-        requests.put((token, name, arguments, reply))
+        ask((token, name, arguments, reply.put))
         done, text = reply.get()
         if not done:
             raise RuntimeError(text)

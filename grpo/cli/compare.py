@@ -73,7 +73,3 @@ def _row(measure: Measure) -> list[str]:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= SHOWN_CHARS else f"{line[: SHOWN_CHARS - 3]}..."
-
-
-if __name__ == "__main__":
-    compare()

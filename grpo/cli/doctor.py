@@ -120,7 +120,3 @@ def _results(
         from grpo.doctor.model_checks import ModelDoctor
 
         yield from ModelDoctor(config).examine()
-
-
-if __name__ == "__main__":
-    doctor()

@@ -55,7 +55,3 @@ def evaluate(
 
     config = checked(EvalConfig, given)
     run_evaluation(config, out, resume=resume, dry_run=dry_run, fail_under=fail_under, as_json=as_json)
-
-
-if __name__ == "__main__":
-    evaluate()

@@ -28,7 +28,3 @@ def export(run: Path, out: Path, merge: bool, checkpoint: str, model: str | None
     policy = find_policy(run, checkpoint, model)
     export_policy(policy, resolve_model(policy.model), out, merge=merge)
     click.echo(f"{policy.adapter} -> {out}")
-
-
-if __name__ == "__main__":
-    export()

@@ -158,7 +158,3 @@ def call_of(line: str, tools: Sequence[dict[str, Any]]) -> str | None:
     except (SyntaxError, ValueError, AssertionError) as error:
         raise NotACallError(f"{line!r} cannot be read: write {tool['name']}({', '.join(names)}) with values") from error
     return call_action(tool["name"], arguments)
-
-
-if __name__ == "__main__":
-    play()

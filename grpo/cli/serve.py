@@ -188,7 +188,3 @@ def _watch(server: VllmServer) -> None:
         if not server.is_alive():
             server.recover()
             click.echo(f"vLLM had ended and was started again at {server.url}")
-
-
-if __name__ == "__main__":
-    serve()

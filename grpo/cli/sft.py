@@ -170,7 +170,3 @@ def _arguments(config: TrainConfig, recipe: str | None, given: dict[str, Any]) -
         elif name in SETTINGS_OF_BOTH:
             shown += ["--set", f"{name}={text}"]
     return shlex.join(shown)
-
-
-if __name__ == "__main__":
-    sft()

@@ -242,7 +242,3 @@ def _train(
             training.close()
     finally:
         servers.stop()
-
-
-if __name__ == "__main__":
-    train()

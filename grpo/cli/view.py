@@ -98,7 +98,3 @@ def _serve(root: Path, port: int, open_it: bool) -> None:
 def _open(url: str) -> None:
     if not webbrowser.open(url):
         click.echo("no web browser could be started; open it by hand", err=True)
-
-
-if __name__ == "__main__":
-    view()

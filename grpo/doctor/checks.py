@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -243,8 +244,7 @@ def check_compiler() -> str:
 
 def check_env(config: TrainConfig) -> str:
     """The env is made, reset twice alike, played to the end of one episode, and bears what a model may write."""
-    env = _env(config)
-    try:
+    with closing(_env(config)) as env:
         ids = env.scenario_ids()
         task = env.first_task()
         tasks = [task, replace(task, seed=task.seed + 1)]
@@ -258,8 +258,6 @@ def check_env(config: TrainConfig) -> str:
         scenarios = f"{len(ids)} scenarios" if ids is not None else "tasks by seed"
         played = f"{config.env}: {scenarios}; an episode of {how} ended after {turns} turns"
         return ". ".join([played, *env.remarks()])
-    finally:
-        env.close()
 
 
 def check_data(config: TrainConfig) -> str:
@@ -271,15 +269,13 @@ def check_data(config: TrainConfig) -> str:
         env = _env(config)
     except GrpoError as error:
         raise Unneeded("needs the check of the env") from error
-    try:
+    with closing(env):
         problems = env.optional("integrity_problems")
         if problems is None:
             return f"{config.env} has no data that it can check"
         if problems := list(problems):
             raise EnvError(f"{'; '.join(problems[:3])}; build the env's data again")
         return "whole"
-    finally:
-        env.close()
 
 
 def _env(config: TrainConfig) -> MessageEnv:

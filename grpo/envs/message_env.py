@@ -9,6 +9,7 @@ its episode is recorded as failed, and the env is not used again.
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -53,14 +54,11 @@ def check_env(
     Raises:
         EnvError: The env cannot be made, reset, or spoken with.
     """
-    env = MessageEnv(env_id, dict(env_kwargs))
-    try:
+    with closing(MessageEnv(env_id, dict(env_kwargs))) as env:
         env.reset(env.first_task())
         for remark in env.remarks():
             say(remark)
         return env.scripted_names()
-    finally:
-        env.close()
 
 
 class MessageEnv:

@@ -7,9 +7,8 @@ has a thread of its own, because it is slow, gets its calls from here.
 import secrets
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
@@ -86,11 +85,11 @@ class EnvThread(OwnThread):
         _answer(play, name, arguments, reply)
 
 
-def _answer(play: Play | None, name: str, arguments: dict[str, Any], reply: SimpleQueue[tuple[bool, str]]) -> None:
+def _answer(play: Play | None, name: str, arguments: dict[str, Any], reply: Callable[[Any], None]) -> None:
     if play is None:
-        reply.put((False, "the episode is closed"))
+        reply((False, "the episode is closed"))
         return
     try:
-        reply.put((True, play.call(name, arguments)))
+        reply((True, play.call(name, arguments)))
     except BaseException as error:  # the agent's thread must not wait for ever
-        reply.put((False, f"{type(error).__name__}: {error}"))
+        reply((False, f"{type(error).__name__}: {error}"))

@@ -139,18 +139,18 @@ class _Trackio:
         name = f"{folder.name}-{_lasting_id(folder)}"
         self._run = trackio.init(project, name, config=dict(config), resume="allow", auto_log_cpu=False)
 
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
+    def log(self, metrics: Mapping[str, Any], step: int) -> None:
         self._run.log(dict(metrics), step=step)
 
     def show(self, name: str, rows: list[list[Any]], step: int) -> None:
-        self._run.log({name: self._table(columns=_COLUMNS, data=rows)}, step=step)
+        self.log({name: self._table(columns=_COLUMNS, data=rows)}, step)
 
     def close(self) -> None:
         self._run.finish()
 
 
-class _Wandb:
-    """A run of Weights & Biases, in ``RUN/wandb`` and, unless offline, on its server."""
+class _Wandb(_Trackio):
+    """A run of Weights & Biases, whose form is trackio's, in ``RUN/wandb`` and, unless offline, on its server."""
 
     def __init__(self, folder: Path, project: str, config: Mapping[str, Any], _steps_done: int):
         wandb: Any = importlib.import_module("wandb")
@@ -168,15 +168,9 @@ class _Wandb:
         self._run.define_metric("*", step_metric="step")
         self._run.define_metric("warmstart/*", step_metric="warmstart/step")
 
-    def log(self, metrics: Mapping[str, float], step: int) -> None:
+    def log(self, metrics: Mapping[str, Any], step: int) -> None:
         axis = {} if "warmstart/step" in metrics else {"step": step}
         self._run.log({**metrics, **axis})
-
-    def show(self, name: str, rows: list[list[Any]], step: int) -> None:
-        self._run.log({name: self._table(columns=_COLUMNS, data=rows), "step": step})
-
-    def close(self) -> None:
-        self._run.finish()
 
 
 def _table(episodes: Iterable[Episode]) -> list[list[Any]]:

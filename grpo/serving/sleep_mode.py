@@ -6,31 +6,22 @@ is small stays on the GPU. ``grpo.devices.plan`` says whether they take turns.
 
 import time
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any, cast
 
 from grpo.errors import ServerError
 from grpo.serving.fleet import Fleet, Member
 from grpo.serving.vllm import VllmServer
 
 
-class Learner(Protocol):
-    """What takes turns with a server."""
-
-    def sleep(self) -> None:
-        """Give the GPU's memory back until ``wake_up``."""
-        ...
-
-    def wake_up(self) -> None:
-        """Take it again."""
-        ...
-
-
 class Turns:
     """Only one of them computes at a time; the server has the first turn. No turns are taken where it cannot sleep."""
 
-    def __init__(self, learner: object, servers: object):
-        """Take turns between a run's engine and its servers where the plan of a server of ours said so."""
-        self._learner = cast("Learner", learner)
+    def __init__(self, learner: Any, servers: object):
+        """Take turns between a run's engine and its servers where the plan of a server of ours said so.
+
+        The engine's ``sleep`` gives the GPU's memory back, until its ``wake_up``.
+        """
+        self._learner = learner
         self._fleet: Fleet | None = None
         if isinstance(servers, Fleet):
             ours = [server for server in servers.servers if isinstance(server, VllmServer)]

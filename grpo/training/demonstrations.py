@@ -3,8 +3,8 @@ logs of agents in production.
 
 All become token ids as a rollout would have them: prompts and observations by the chat format, assistant turns apart.
 Episodes that the same model sampled keep their ids. What an agent of the user's asked its model is imitated in the
-agent's own prompts. Assistant turns alone are imitated; a turn that the env answered
-with an error, or that a file gives ``"weight": 0``, is context.
+agent's own prompts. Assistant turns alone are imitated; a turn that the env answered with an error, or that a file
+gives ``"weight": 0``, is context.
 """
 
 import asyncio
@@ -20,13 +20,10 @@ from typing import Any
 from grpo.agents.captured import leave_out
 from grpo.chat import Chat
 from grpo.chat.tree import CallTree, rendered
-from grpo.config import TrainConfig
-from grpo.envs.message_env import MessageEnv
 from grpo.episodes.record import read_episodes, with_transcript
 from grpo.errors import DataError, ModelError
 from grpo.learner.segments import Segment, TurnWeights, segments_of
 from grpo.seeds import derive_seed
-from grpo.training.imitation import demonstrate, is_kept
 from grpo.training.logs import read_log
 from grpo.training.rewards import GroupReward
 from grpo.types import Episode, Group, Message, Task
@@ -80,25 +77,6 @@ class Demonstrations:
             why = ", ".join(f"{count} {reason}" for reason, count in self.left_out.items()) or "none was found"
             raise DataError(f"there is no demonstration to train on ({len(self.kept)} kept; left out: {why})")
         return train, [row for d in self.kept if d.key in held_out for row in d.rows]
-
-
-def from_policy(
-    found: Demonstrations,
-    env: MessageEnv,
-    tasks: Iterable[Task],
-    chat: Chat,
-    policy_name: str,
-    config: TrainConfig,
-    on_done: Callable[[], None] = lambda: None,
-) -> None:
-    """Have the env's own policy play ``tasks``; its successes are demonstrations, or all that it does."""
-    for task in tasks:
-        episode = demonstrate(env, task, chat, policy_name, derive_seed(task.seed, "demonstration"))
-        if is_kept(episode, config):
-            found.add(task.key, episode)
-        else:
-            found.left_out["no success"] += 1
-        on_done()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ that the env rewards as a success, or all of them: then the reward has no part i
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from grpo.agents.captured import ScriptTeacher
 from grpo.agents.playing import PolicyAgents
@@ -37,36 +36,23 @@ AT_ONCE = 8
 """Episodes of the user's agent that are played at once to be imitated."""
 
 
-def demonstrate(
-    env: MessageEnv, task: Task, chat: Chat, policy_name: str, seed: int, said: Sequence[list[int]] = ()
-) -> Episode:
+def demonstrate(env: MessageEnv, task: Task, chat: Chat, policy_name: str, seed: int) -> Episode:
     """One episode of the env's scripted policy; its actions are kept like sampled ones, with logprob 0.
 
-    A policy may set ``imitate`` to False for an action that is part of the demonstration but not to be learned. With
-    turns that were ``said`` before, in token ids, the policy takes over behind them: they are context. It sees what the
-    env said so far as one text, with the info of the first observation.
+    A policy may set ``imitate`` to False for an action that is part of the demonstration but not to be learned.
 
     Raises:
         TrainingError: The episode does not end.
     """
     episode = Episode(env.env_id, task, seed=seed)
     play = Play(episode, Seat(Place.LOOP, lambda: env), MAX_TURNS)
-    tree, before, unseen = CallTree(chat, episode), iter(said), list[str]()
-    policy: Any = None
+    tree = CallTree(chat, episode)
     play.begin()
+    policy = env.scripted_policy(policy_name, seed)
 
     async def speak(observation: Observation) -> Turn:
-        nonlocal policy
         prompt = tree.following(episode.messages, episode.tools)
-        if (ids := next(before, None)) is not None:
-            tree.shown(prompt, ids)
-            unseen.append(observation.text)
-            return Turn(chat.decode(ids))
-        text, info = observation.text, observation.info
-        if policy is None:
-            policy = env.scripted_policy(policy_name, seed)
-            text, info = "\n".join([*unseen, text]), play.opening.info
-        action = chat.own_form(policy.act(text, info), episode.tools)
+        action = chat.own_form(policy.act(observation.text, observation.info), episode.tools)
         ids = chat.turn_ids(action)
         turn = {"role": "assistant", "content": action}
         if getattr(policy, "imitate", True):

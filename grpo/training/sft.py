@@ -6,7 +6,9 @@
 import math
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,10 @@ from grpo.machine.models import resolve_model
 from grpo.runs.model_card import Card, name_base_model, write_card
 from grpo.runs.trained_policy import init_adapter, saved_config
 from grpo.seeds import derive_seed
-from grpo.training.demonstrations import Choice, Demonstrations, from_episodes, from_policy
+from grpo.training.demonstrations import Choice, Demonstrations, from_episodes
 from grpo.training.engines import backend_of
 from grpo.training.first_look import check_before_start
-from grpo.training.imitation import warm_start
+from grpo.training.imitation import is_kept, scripted_episodes, warm_start
 from judges.common.files import JsonlLog
 
 
@@ -59,14 +61,18 @@ class SupervisedFineTuning:
         self.found = Demonstrations(config.rollout.max_tokens)
 
     def play_policy(self, name: str, episodes: int) -> None:
-        """Have a policy that the env brings along play episodes to imitate."""
+        """Have a policy that the env brings along play episodes; its successes are imitated, or all that it does."""
         config = self.config
-        env = MessageEnv(config.env, with_split(config.env, config.env_kwargs, config.train_split))
-        tasks = TaskStream(env.scenario_ids(), derive_seed(config.seed, "demonstrations")).take(episodes)
         self.display.phase(f"{episodes} demonstrations of {name}")
-        with self.display.progress("demonstrations", episodes) as bar:
-            from_policy(self.found, env, tasks, self.chat, name, config, bar.update)
-        env.close()
+        kwargs = with_split(config.env, config.env_kwargs, config.train_split)
+        with closing(MessageEnv(config.env, kwargs)) as env, self.display.progress("demonstrations", episodes) as bar:
+            tasks = TaskStream(env.scenario_ids(), derive_seed(config.seed, "demonstrations"))
+            for episode in islice(scripted_episodes(env, tasks, self.chat, name), episodes):
+                if is_kept(episode, config):
+                    self.found.add(episode.task.key, episode)
+                else:
+                    self.found.left_out["no success"] += 1
+                bar.update()
 
     def read_run(self, run: Path, choice: Choice) -> None:
         """Take the best episodes of a run, or of an evaluation; where none are chosen, the best of each scenario."""

@@ -33,6 +33,7 @@ from grpo.errors import FullGpuError, TrainingError
 from grpo.learner.segments import Segment
 from grpo.learner.update import computed_rows, update_config, update_policy
 from grpo.learner.update_metrics import check_gap, mean_distance
+from grpo.machine.background import BackgroundLoop
 from grpo.machine.hardware import current_rss_gb
 from grpo.machine.models import ResolvedModel
 from grpo.runs.checkpoint import Begun, Checkpoints, TrainState, newest_checkpoint
@@ -47,7 +48,6 @@ from grpo.seeds import derive_seed
 from grpo.serving.sampler import Sampler
 from grpo.serving.server import Servers
 from grpo.serving.sleep_mode import Turns
-from grpo.training.background import BackgroundLoop
 from grpo.training.batches import Batches
 from grpo.training.engines import backend_of
 from grpo.training.first_look import look_at_servers
@@ -103,7 +103,7 @@ class Trainer:
             config, self.pool, self.chat, self.agents, self.tasks, reward, display, unfinished, self.marker
         )
         self.checkpoints = Checkpoints(run.checkpoints, config.keep_checkpoints)
-        self._overlap = BackgroundLoop() if rollout.max_staleness else None
+        self._overlap = BackgroundLoop("rollouts") if rollout.max_staleness else None
         self.step = 0
         self.gflops = gflops
         self.clock = Clock(config, run)

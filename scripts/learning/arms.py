@@ -1,6 +1,5 @@
 """The arms of `scripts/bench_learning`: what each does with one warm start, as the settings of a run."""
 
-import importlib.util
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +13,6 @@ from grpo.settings import LossSettings, OptimizerSettings
 WARM = "warm"
 """The warm start itself: made once for each seed, evaluated, and begun from by all arms."""
 
-TRL = "trl"
-"""The arm whose steps TRL takes."""
-
 ARMS = {
     "recipe": "the recipe as it is",
     "imitation": "the warm start's script for as long: all its episodes, fresh ones in every step, no rollouts",
@@ -25,8 +21,6 @@ ARMS = {
     "grpo": "GRPO with both signs: the default loss, one update a step, the recipe's learning rate, constant",
     "cold": "the recipe from the model as it is, without the warm start",
     "expert": "as imitation, of --expert, a script that knows the answers",
-    "dagger": "rollouts in which --expert takes over at a random turn; its turns are imitated (DAgger)",
-    TRL: "as grpo, each step by TRL's GRPOTrainer with its own generation (needs the extra dev; on the CPU alone)",
 }
 
 
@@ -74,20 +68,17 @@ class Plan:
 
     def _of_arm(self, name: str) -> dict[str, Any]:
         recipe = self._config({})
-        plain = {
-            **{f"loss.{key}": value for key, value in LossSettings(max_gap=recipe.loss.max_gap)},
-            **{f"optimizer.{key}": value for key, value in OptimizerSettings()},
-            "optimizer.learning_rate": recipe.optimizer.learning_rate,
-        }
         return {
             "imitation": {"warm_start.keep": "all"},
             "filtered": {"warm_start.keep": "rewarded"},
             "positives": {"loss.negative_weight": 0.0, "loss.invalid_call_weight": None, "loss.turn_credit": False},
-            "grpo": plain,
-            TRL: plain,
+            "grpo": {
+                **{f"loss.{key}": value for key, value in LossSettings(max_gap=recipe.loss.max_gap)},
+                **{f"optimizer.{key}": value for key, value in OptimizerSettings()},
+                "optimizer.learning_rate": recipe.optimizer.learning_rate,
+            },
             "cold": {"init_adapter": None},
             "expert": {"warm_start.policy": self.expert, "warm_start.keep": "rewarded"},
-            "dagger": {"warm_start.policy": self.expert},
         }.get(name, {})
 
     def _config(self, more: Mapping[str, Any]) -> TrainConfig:
@@ -95,28 +86,3 @@ class Plan:
             self.recipe,
             {"env": self.env, "minutes": None, "eval.every": 0, "eval.baselines": "none", **self.settings, **more},
         )
-
-
-def check_trl(config: TrainConfig) -> None:
-    """Refuse what the arm of TRL would ignore.
-
-    Raises:
-        ConfigError: A setting asks for it, or TRL is not installed.
-    """
-    without = "or name the other arms with --arms"
-    if importlib.util.find_spec("trl") is None:
-        raise ConfigError(
-            "the arm trl needs the package trl, which is not installed; install the extra 'dev' "
-            f"(pip install -e '.[dev]'), {without}"
-        )
-    settings = {
-        "device": (config.device, ("cpu",)),
-        "engine": (config.engine, ("auto", "local")),
-        "reward": (config.reward, ("env",)),
-        "answer_judge.model": (config.answer_judge.model, (None,)),
-    }
-    for name, (value, allowed) in settings.items():
-        if value not in allowed:
-            raise ConfigError(
-                f"{name} = {value!r}, which the arm trl does not do; leave it at {allowed[0]!r}, {without}"
-            )

@@ -89,12 +89,12 @@ def find_tool(properties, *required):
     """A tool of these properties; what it is called with comes back."""
     requests = queue.SimpleQueue()
     function = {"name": "find", "parameters": {"type": "object", "properties": properties, "required": required}}
-    (find,) = typed_tools([{"type": "function", "function": function}], requests, "token")
+    (find,) = typed_tools([{"type": "function", "function": function}], requests.put, "token")
 
     def serve():
         while True:
             token, name, arguments, reply = requests.get()
-            reply.put((True, json.dumps([token, name, arguments])))
+            reply((True, json.dumps([token, name, arguments])))
 
     threading.Thread(target=serve, daemon=True).start()
     return find

@@ -51,10 +51,16 @@ def test_the_packages_run_as_programs_and_name_their_commands():
     assert "No such command 'trian'." in result.output
 
 
-@pytest.mark.parametrize("module", ["grpo", "email_env", "judges", "grpo.cli.evaluate"])
+@pytest.mark.parametrize("module", ["grpo", "email_env", "judges"])
 def test_a_module_that_is_run_shows_its_help(module):
     shown = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=True)
     assert shown.stdout.startswith(f"Usage: python -m {module} [OPTIONS]")
+
+
+def test_a_module_of_a_command_is_not_run_by_itself():
+    ran = subprocess.run([sys.executable, "-m", "grpo.cli.evaluate", "--help"], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("the commands are run by python -m grpo COMMAND")
 
 
 @pytest.mark.parametrize(("device", "first"), [("cuda", ["start", "ready", "learner"]), ("cpu", ["start", "learner"])])

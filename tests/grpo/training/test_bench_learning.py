@@ -13,12 +13,11 @@ from grpo.episodes.record import read_episodes
 from judges.common.files import read_jsonl
 from tests import ROOT
 from tests.support.envs import LETTER_ENV
-from tests.support.episodes import ids_of, mask_of
 from tests.support.policy_server import TinyPolicyServer
 from tests.support.tiny_model import tiny_chat_model_folder
 
 pytestmark = pytest.mark.torch
-PLAYED = ["imitation", "grpo", "cold", "dagger"]
+PLAYED = ["imitation", "grpo", "cold"]
 RECIPE = """
 threads = 1
 dtype = "float32"
@@ -72,7 +71,7 @@ def measure(bench, tmp_path):
 
 
 def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_again(measure, tmp_path, capsys):
-    folder, run = tmp_path / "out", partial(measure, stopped="dagger-seed-0")
+    folder, run = tmp_path / "out", partial(measure, stopped="imitation-seed-0")
     assert run(*PLAYED, steps=("2", "grpo=1")) == ["warm-seed-0", *(f"{arm}-seed-0" for arm in PLAYED)]
     assert run("grpo", steps=("1",), more=("--seeds", "0", "1")) == ["warm-seed-1", "grpo-seed-1"]
     with pytest.raises(SystemExit, match=r"grpo-seed-0 is of other settings:\n  steps: 1 -> 3\nChoose another"):
@@ -91,7 +90,6 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
     }
     assert imitated > 0
     assert not (folder / "imitation-seed-0" / "trajectories").exists()
-    assert [r["dagger/rows"] for r in read_jsonl(folder / "dagger-seed-0" / "metrics.jsonl")] == [4.0, 8.0]
 
     text = (folder / "table.md").read_text()
     assert text in capsys.readouterr().out
@@ -99,7 +97,7 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
     assert [row[:3] for row in rows[2:]] == [
         ["imitation", "0", "2"],
         *(["grpo", seed, "1"] for seed in "01"),
-        *([arm, "0", "2"] for arm in ("cold", "dagger")),
+        ["cold", "0", "2"],
     ]
     (found,) = (dict(zip(rows[0], row, strict=True)) for row in rows if row[:2] == ["grpo", "1"])
     (record,) = read_jsonl(folder / "grpo-seed-1" / "metrics.jsonl")
@@ -121,57 +119,6 @@ def test_every_arm_goes_on_from_one_warm_start_and_what_is_there_is_not_played_a
         assert found[column].startswith(f"{mean([after[task] - other[task] for task in after]):+.3f} [")
 
 
-def test_trl_takes_the_steps_of_its_arm_and_goes_on_from_its_own_checkpoint(measure, tmp_path, capsys):
-    pytest.importorskip("trl", reason="the arm needs trl (install the extra 'dev')")
-    from safetensors.torch import load_file
-
-    from grpo.envs.message_env import MessageEnv
-
-    folder = tmp_path / "out"
-    run = folder / "trl-seed-0"
-    measure("trl", stopped=run.name)
-
-    records = read_jsonl(run / "metrics.jsonl")
-    assert [record["step"] for record in records] == [1, 2], "the one that was stopped went on"
-    assert all(record["time/rollout"] > 0 and record["time/train"] > 0 for record in records)
-    assert {record["lr"] for record in records} == {1e-2}
-
-    played = [list(read_episodes(run / f"trajectories/step-000{n}.jsonl")) for n in (1, 2)]
-    env = MessageEnv(LETTER_ENV, {})
-    for record, episodes in zip(records, played, strict=True):
-        assert [episode.sample_index for episode in episodes] == [0, 1, 0, 1]
-        tasks = [episode.task for episode in episodes]
-        assert tasks[0] == tasks[1] != tasks[2] == tasks[3], "groups of one task each"
-        for episode in episodes:
-            env.reset(episode.task)
-            said = [message["content"] for message in episode.messages if message["role"] == "assistant"]
-            assert episode.reward == pytest.approx(sum(env.step(text).reward for text in said))
-            assert len(said) == 2
-            assert 2 <= episode.num_sampled_tokens <= 16, "at most 8 tokens a turn"
-        assert record["reward/mean"] == pytest.approx(sum(episode.reward for episode in episodes) / 4)
-        assert len({episode.reward for episode in episodes}) > 1
-    env.close()
-    assert played[0] != played[1]
-
-    def adapter(*parts):
-        return load_file(run.joinpath(*parts, "adapter_model.safetensors"))
-
-    warm = load_file(folder / "warm-seed-0" / "checkpoints" / "step-0000" / "adapter_model.safetensors")
-    start, first, second = (adapter("trl", name) for name in ("start", "checkpoint-1", "checkpoint-2"))
-    kept = adapter("checkpoints", "step-0002")
-    for name, weight in kept.items():
-        assert weight.equal(second[name]), "what is evaluated is what TRL trained"
-        assert start[name].equal(first[name]), "it went on from the first step"
-    assert any(not warm[name].equal(first[name]) for name in warm)
-    assert any(not first[name].equal(second[name]) for name in first)
-    trained = json.loads((run / "trl" / "checkpoint-2" / "trainer_state.json").read_text())
-    assert [entry["step"] for entry in trained["log_history"]] == [1, 2], "TRL counted on"
-    logged = [entry["reward"] for entry in trained["log_history"]]
-    assert logged == pytest.approx([record["reward/mean"] for record in records]), "its rewards are the env's"
-
-    assert "| trl | " in capsys.readouterr().out
-
-
 def test_the_arms_differ_in_what_their_names_say(bench, tmp_path):
     (tmp_path / "recipe.toml").write_text(RECIPE)
     (tmp_path / "config.json").write_text('{"dtype": "float32", "threads": 1}')  # of the warm start
@@ -180,14 +127,14 @@ def test_the_arms_differ_in_what_their_names_say(bench, tmp_path):
     )
     configs = {arm: plan.arm(arm, 7, tmp_path) for arm in bench.ARMS}
     losses = {arm: (c.loss.negative_weight, c.loss.invalid_call_weight) for arm, c in configs.items()}
-    others = {"recipe", "cold", "imitation", "filtered", "expert", "dagger"}
+    others = {"recipe", "cold", "imitation", "filtered", "expert"}
     assert {losses[arm] for arm in others} == {(0.0, 0.5)}
-    assert losses["grpo"] == losses["trl"] == (1.0, None)
+    assert losses["grpo"] == (1.0, None)
     assert losses["positives"] == (0.0, None)
     imitated = {arm: (c.warm_start.policy, c.warm_start.keep) for arm, c in configs.items()}
     assert imitated["imitation"] == ("oracle", "all")
     assert imitated["recipe"] == imitated["filtered"] == ("oracle", "rewarded")
-    assert imitated["expert"] == imitated["dagger"] == ("tutor", "rewarded")
+    assert imitated["expert"] == ("tutor", "rewarded")
     assert {(c.optimizer.learning_rate, c.loss.max_gap) for c in configs.values()} == {(1e-2, 5.0)}
     assert {arm: c.optimizer.updates_per_step for arm, c in configs.items() if arm in ("recipe", "grpo")} == {
         "recipe": 2,
@@ -205,16 +152,14 @@ STEPS = ["--steps", "2"]
     ("arguments", "message"),
     [
         ([], "say how long a run of recipe is: --steps 32, or --steps recipe=32"),
-        (["--steps", "cold=2", "--arms", "cold", "dagger"], "say how long a run of dagger is"),
+        (["--steps", "cold=2", "--arms", "cold", "expert"], "say how long a run of expert is"),
         (["--steps", "0"], "--steps takes a number above 0, or ARM=NUMBER, not '0'"),
         (["--steps", "ppo=3"], "ARM=NUMBER, not 'ppo=3'"),
         (["--show"], "has no finished run yet; start one without --show"),
-        ([*STEPS, "--arms", "ppo"], "invalid choice: 'ppo' (choose from"),
         ([*STEPS, "--set", "loss.clip=1"], "unknown setting 'loss.clip'"),
         ([*STEPS, "--set", "steps"], "--set takes KEY=VALUE, not 'steps'"),
         ([*STEPS, "--set", "warm_start.steps=0"], "need a warm start to begin from"),
-        ([*STEPS, "--set", "reward=ruler"], "reward = 'ruler', which the arm trl does not do; leave it at 'env'"),
-        ([*STEPS, "--set", "device=cuda"], "which the arm trl does not do; leave it at 'cpu', or name the other"),
+        ([*STEPS, "--arms", "trl"], "invalid choice: 'trl' (choose from"),
         ([*STEPS, "--recipe", "email-tpu"], "there is no recipe 'email-tpu'"),
     ],
 )
@@ -223,20 +168,3 @@ def test_what_cannot_be_measured_is_an_error_that_says_why(bench, tmp_path, caps
         bench.main([str(tmp_path), *arguments])
     assert message in f"{stopped.value} {capsys.readouterr().err}"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_warm_starts_policy_takes_over_behind_turns_that_were_said(tmp_path):
-    from grpo.chat import chat_for, load_tokenizer
-    from grpo.envs.message_env import MessageEnv
-    from grpo.training.imitation import demonstrate
-    from grpo.types import Task
-
-    chat = chat_for(load_tokenizer(tiny_chat_model_folder(tmp_path)), "fork", {})
-    env = MessageEnv(LETTER_ENV, {})
-    said = [*chat.encode("abc"), chat.stop_token_ids[0]]
-    shown = demonstrate(env, Task(0, "train-a"), chat, "oracle", 1, [said])
-    env.close()
-    assert [m["content"] for m in shown.messages if m["role"] == "assistant"] == ["abc", "zz"]
-    actions = [token for token, acts in zip(ids_of(shown), mask_of(shown), strict=True) if acts]
-    assert chat.decode(actions) == "zz"
-    assert shown.reward == pytest.approx(2 / 4 + 2 / 3), "both turns are paid, the second alone is imitated"

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from grpo.config import load_config
+from grpo.display.terminal import Display
 from grpo.ending import Ending
 from grpo.envs.message_env import MessageEnv
 from grpo.envs.pool import EnvPool
@@ -15,9 +18,9 @@ from grpo.episodes.record import line_of, write_episodes
 from grpo.errors import DataError
 from grpo.learner.segments import segments_of
 from grpo.serving.policy import SamplingParams
-from grpo.training.demonstrations import Choice, Demonstrations, from_episodes, from_log, from_policy
+from grpo.training.demonstrations import Choice, Demonstrations, from_episodes, from_log
 from grpo.training.rewards import FunctionReward
-from grpo.training.sft import form_of
+from grpo.training.sft import SupervisedFineTuning, form_of
 from grpo.types import Episode, Task
 from judges.common.tool_calls import format_call
 from tests.support.envs import WORD_ENV
@@ -128,11 +131,13 @@ def test_a_line_that_is_no_episode_is_named(tmp_path):
 
 
 def test_an_envs_own_policy_gives_its_successes():
-    found = Demonstrations(1000)
-    tasks = [Task(0, "train-maple"), Task(0, "train-quartz"), Task(0, "train-maple")]
-    from_policy(found, MessageEnv(WORD_ENV, {}), tasks, CHAT, "oracle", load_config(None, {"env": WORD_ENV}))
-    assert said(found) == [b"It is maple.", b"It is quartz."]
-    assert found.left_out == {"duplicate": 1}
+    config = load_config(None, {"env": WORD_ENV})
+    tuning = SimpleNamespace(config=config, display=Display(quiet=True), chat=CHAT, found=Demonstrations(1000))
+    with closing(MessageEnv(WORD_ENV, {})) as env:
+        words = [name.rpartition("-")[2] for name in env.scenario_ids()]
+    SupervisedFineTuning.play_policy(tuning, "oracle", len(words) + 1)
+    assert sorted(said(tuning.found)) == [f"It is {word}.".encode() for word in sorted(words)]
+    assert tuning.found.left_out == {"duplicate": 1}
 
 
 def test_a_task_is_trained_on_or_held_out_and_never_both():

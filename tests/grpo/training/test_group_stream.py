@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from grpo.training.background import BackgroundLoop
+from grpo.machine.background import BackgroundLoop
 from grpo.training.group_stream import GroupStream
 from grpo.types import Task
 from tests.support.simulated_clock import simulate
@@ -111,7 +111,7 @@ def test_a_background_loop_plays_on_between_two_calls_and_ends_all_when_it_is_cl
         raise KeyError("told")
 
     found, tasks = [], []
-    with BackgroundLoop() as loop:
+    with BackgroundLoop("rollouts") as loop:
         loop.run(begin(found))
         while len(found) < 5:  # this thread computes; the other plays on
             pass

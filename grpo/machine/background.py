@@ -1,6 +1,6 @@
 """Coroutines on an event loop in a thread of its own: they go on while the main thread computes.
 
-The learner stays in the main thread, where Ctrl-C ends it between two operations; torch lets go of the interpreter
+A learner stays in the main thread, where Ctrl-C ends it between two operations; torch lets go of the interpreter
 while it computes, so the other thread plays on.
 """
 
@@ -15,12 +15,18 @@ T = TypeVar("T")
 
 
 class BackgroundLoop(Closeable):
-    """An event loop that runs from its creation until it is closed."""
+    """An event loop that runs from its creation until it is closed.
 
-    def __init__(self) -> None:
+    Args:
+        name: Of the thread.
+        closing_seconds: How long what was cancelled may take to end; None: as long as it likes.
+    """
+
+    def __init__(self, name: str, closing_seconds: float | None = None) -> None:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
-        self._thread = threading.Thread(target=self._play, name="rollouts", daemon=True)
+        self._closing_seconds = closing_seconds
+        self._thread = threading.Thread(target=self._play, name=name, daemon=True)
         self._thread.start()
 
     def _play(self) -> None:
@@ -40,4 +46,4 @@ class BackgroundLoop(Closeable):
         """Cancel what is under way, wait until it is gone, and end the thread. Twice does no harm."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+            self._thread.join(self._closing_seconds)
