@@ -90,9 +90,8 @@ class Checkpoints(Closeable):
             self._last.result()
 
     def close(self) -> None:
-        """Wait, and end the thread."""
+        """End the thread once it has written; ``wait`` tells whether that failed."""
         self._thread.shutdown()
-        self.wait()
 
     def _finish(self, begun: Begun, describe: Callable[[Path], None]) -> None:
         for name, content in begun.files.items():

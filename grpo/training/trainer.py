@@ -141,6 +141,7 @@ class Trainer:
             self._evaluate(checkpoint_name(self.step))
         if self.step:
             self._evaluate(AFTER)
+        self.checkpoints.wait()
 
     def look_at_servers(self) -> None:
         """Ask servers that somebody else started whether they sample the model that is about to be trained.

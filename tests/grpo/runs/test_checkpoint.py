@@ -76,16 +76,19 @@ def test_the_run_goes_on_while_a_checkpoint_is_written_and_the_next_one_waits(ma
     assert (tmp_path / "step-0002" / "engine.pt").read_text() == "after"
 
 
-def test_what_goes_wrong_in_the_thread_is_raised_before_the_next_checkpoint_and_at_the_end(made, tmp_path):
+def test_what_goes_wrong_in_the_thread_is_raised_where_it_is_waited_for_and_hides_no_error_that_ends_the_run(
+    made, tmp_path
+):
     def full(_folder):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     made.finish(made.begin(FileEngine("w1"), TrainState(1, 6)))
     made.finish(made.begin(FileEngine("w2"), TrainState(2, 12)), full)
-    for call in (made.wait, lambda: made.begin(FileEngine("w3"), TrainState(3, 18)), made.close):
+    for call in (made.wait, lambda: made.begin(FileEngine("w3"), TrainState(3, 18))):
         with pytest.raises(OSError, match="No space left on device") as error:
             call()
         assert error.value.errno == errno.ENOSPC
+    made.close()
     assert step_of(tmp_path) == 1
     again = Checkpoints(tmp_path, keep=2)
     again.finish(again.begin(FileEngine("w2 again"), TrainState(2, 12)))
