@@ -9,7 +9,6 @@ import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -25,28 +24,13 @@ _LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]+)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
 
-def on_config(config: MkDocsConfig) -> None:
-    """Leave out of the navigation what is not there yet."""
-    config.nav = list(_those_there(config.nav or []))
-
-
-def _those_there(entries: list[Any]) -> Iterator[Any]:
-    for entry in entries:
-        target = next(iter(entry.values())) if isinstance(entry, dict) else entry
-        if isinstance(target, list):
-            if inner := list(_those_there(target)):
-                yield {next(iter(entry)): inner}
-        elif (ROOT / target).exists() or (ROOT / target.removesuffix(".md")).exists():  # a page, or a file as one
-            yield entry
-
-
 def on_files(files: Files, config: MkDocsConfig) -> None:
     """Give each file the place that it has in the repository, and add what is linked to."""
     for file in [file for file in files if file.src_dir == config.docs_dir]:
         files.remove(file)
         if file.inclusion.is_included():
             files.append(File.generated(config, f"docs/{file.src_uri}", abs_src_path=file.abs_src_path))
-    for name in filter(lambda name: (ROOT / name).exists(), OUTSIDE):
+    for name in OUTSIDE:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     for page in [*files.documentation_pages()]:
         for target in _LINK.findall(page.content_string):

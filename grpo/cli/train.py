@@ -238,6 +238,9 @@ def _train(
             if config.server.urls:
                 training.look_at_servers()
             training.train()
+        except OSError:
+            run.check_in_place()  # where the folder is gone, that is what is to be said
+            raise
         finally:
             training.close()
     finally:

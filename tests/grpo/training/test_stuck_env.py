@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="the learner needs torch (install the extra 
 from grpo.cli.train import run_training
 from grpo.envs import own_thread
 from grpo.errors import CheckpointError
+from grpo.runs.model_card import write_card
 from judges.common.files import read_jsonl
 from tests.support.policy_server import TinyPolicyServer, tiny_run
 from tests.support.tiny_model import tiny_chat_model_folder
@@ -54,6 +55,25 @@ def test_a_run_whose_folder_was_moved_ends_at_its_next_write_and_goes_on_from_th
         assert len(read_jsonl(elsewhere / "metrics.jsonl")) == 2
         run_training(config, elsewhere, resume=True, quiet=True)
     assert [record["step"] for record in read_jsonl(elsewhere / "metrics.jsonl")] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_a_folder_that_is_moved_while_it_is_written_to_is_said_to_be_moved(tmp_path, monkeypatch, call):
+    run_dir, elsewhere, calls = tmp_path / "run", tmp_path / "elsewhere", []
+
+    def moves(*arguments, **named):
+        calls.append(arguments)
+        if len(calls) == call:
+            run_dir.rename(elsewhere)
+        return write_card(*arguments, **named)
+
+    monkeypatch.setattr("grpo.training.trainer.write_card", moves)
+    with TinyPolicyServer(tiny_chat_model_folder(tmp_path / "model")) as server:
+        config = tiny_run(tmp_path / "model", server.url, **{"eval.scenarios": 2, "eval.baselines": "none", "steps": 2})
+        with pytest.raises(CheckpointError, match=r"run was removed or moved while the run went on"):
+            run_training(config, run_dir, resume=True, quiet=True)
+        run_training(config, elsewhere, resume=True, quiet=True)
+    assert [record["step"] for record in read_jsonl(elsewhere / "metrics.jsonl")] == [1, 2]
 
 
 def test_a_run_with_damaged_records_goes_on_and_says_what_is_left_out(tmp_path, capsys):
