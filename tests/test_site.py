@@ -64,16 +64,19 @@ def test_a_page_loads_nothing_from_elsewhere_and_every_link_within_the_site_lead
 
 def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path) -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    for link in ("nowhere.md", "../README.md#nowhere"):
-        folder = tmp_path / link.replace("/", "_")
-        (folder / "docs").mkdir(parents=True)
-        (folder / "mkdocs.yml").write_text(re.sub(r"(?ms)^nav:.*", "nav: [README.md, docs/page.md]\n", config))
-        (folder / "README.md").write_text("# Home\n\nTo [the page](docs/page.md).\n")
-        (folder / "docs" / "page.md").write_text(f"# Page\n\nTo [nowhere]({link}).\n")
+    outside = ["README.md", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md"]
+    for number, (link, leads) in enumerate({"../README.md": True, "nowhere.md": False, "../README.md#nowhere": False}.items()):
+        folder = tmp_path / str(number)
+        pages = [*outside, "docs/page.md"]
+        for page in pages:
+            (folder / page).parent.mkdir(parents=True, exist_ok=True)
+            (folder / page).write_text("# Page\n\nText.\n")
+        (folder / "docs" / "page.md").write_text(f"# Page\n\nTo [a place]({link}).\n")
         (folder / "docs" / "site_hooks.py").write_text((ROOT / "docs" / "site_hooks.py").read_text(encoding="utf-8"))
+        (folder / "mkdocs.yml").write_text(re.sub(r"(?ms)^nav:.*", f"nav: [{', '.join(pages)}]\n", config))
         built = build(folder / "site", "--config-file", str(folder / "mkdocs.yml"))
-        assert built.returncode == 1, built.stderr
-        assert link in built.stderr
+        assert (built.returncode == 0) is leads, built.stderr
+        assert (link in built.stderr) is not leads, built.stderr
 
 
 @pytest.mark.browser
