@@ -65,7 +65,9 @@ def test_a_page_loads_nothing_from_elsewhere_and_every_link_within_the_site_lead
 def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path) -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     outside = ["README.md", "AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md"]
-    for number, (link, leads) in enumerate({"../README.md": True, "nowhere.md": False, "../README.md#nowhere": False}.items()):
+    for number, (link, leads) in enumerate(
+        {"../README.md": True, "nowhere.md": False, "../README.md#nowhere": False}.items()
+    ):
         folder = tmp_path / str(number)
         pages = [*outside, "docs/page.md"]
         for page in pages:
