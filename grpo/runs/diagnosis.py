@@ -17,6 +17,11 @@ FIRST_STEPS = 3
 MOVED = "policy/moved"
 """Mean absolute change of a row's log-probabilities by a step's updates, in nats a token."""
 
+BEGIN_AGAIN = (
+    "begin again from the checkpoint before it (--init-adapter) with a lower optimizer.learning_rate or a lower "
+    "loss.negative_weight, or from a longer warm start (warm_start.steps)"
+)
+
 Steps = Sequence[Mapping[str, float]]
 
 
@@ -71,6 +76,10 @@ class _Course:
     def now(self, metric: str) -> float:
         """Of the newest step alone; 0 where it has none."""
         return self.steps[-1].get(metric, 0.0)
+
+    def best(self, metric: str) -> float:
+        """Of any step; 0 where none has it."""
+        return max(step.get(metric, 0.0) for step in self.steps)
 
     @property
     def gains(self) -> bool:
@@ -179,6 +188,20 @@ def _looks(course: _Course) -> Iterator[tuple[str, str, str]]:
             "env/success",
             f"The reward has risen by {rise('reward/mean'):.2f} while success fell by {-rise('env/success'):.0%}. The "
             "policy has found what pays without doing the task: look at its best episodes, and mend the reward",
+        )
+    if (best := course.best("env/valid_call_rate")) - now("env/valid_call_rate") >= 0.3:
+        yield (
+            "forgotten form",
+            "env/valid_call_rate",
+            f"{now('env/valid_call_rate'):.0%} of the calls can be run; it was {best:.0%}. The updates unlearn how "
+            f"a call is written: {BEGIN_AGAIN}",
+        )
+    if (spread := course.first("reward/std") or 0.0) and rise("reward/mean") <= -0.5 * spread:
+        yield (
+            "getting worse",
+            "reward/mean",
+            f"The reward has fallen from {course.first('reward/mean'):.2f} to {newest('reward/mean'):.2f}, by more "
+            f"than half of the spread within a step: {BEGIN_AGAIN}",
         )
     if len(course.steps) == FIRST_STEPS and (moved := newest(MOVED)) is not None and moved < 1e-4:
         yield (

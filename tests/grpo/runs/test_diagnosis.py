@@ -42,6 +42,14 @@ WAYS = {
         "exploited reward",
         "risen by 0.23 while success fell by 27%",
     ),
+    # a quickstart at cb076191, seed 0: it never came back
+    "form": ({"env/valid_call_rate": [0.954, 0.782, 0.396, 0.4, 0.4, 0.4, 0.4]}, 3, "forgotten form", "40% of the calls .* was 95%"),
+    "worse": (
+        {"reward/mean": [0.534, 0.367, -0.429, -0.465, -0.442, -0.44, -0.406], "reward/std": [0.7] * 7},
+        6,
+        "getting worse",
+        "from 0.16 to -0.45",
+    ),
     "small rate": ({"policy/moved": [1e-6, 2e-6, 3e-6]}, 3, "rate too small", "by 2e-06 nats"),
     "large rate": ({"policy/moved": [4.2, 0.1, 0.1]}, 1, "rate too large", "by 4.2 nats"),
 }  # fmt: skip
