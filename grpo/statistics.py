@@ -61,6 +61,10 @@ class Interval:
         """False where there were too few clusters to say."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
+    def within(self, least: float, most: float) -> "Interval":
+        """The same with ends no farther out than these; one that is not known stays so."""
+        return Interval(self.mean, max(self.low, least), min(self.high, most), self.n) if self.is_known else self
+
     def to_dict(self) -> dict[str, float | None]:
         """Mean, low and high for JSON; an unbounded end is ``None``."""
         return {
@@ -136,10 +140,19 @@ def observed_interval(name: str, values: Sequence[float], clusters: Sequence[Has
     """
     if name not in NO_SHARES and all(0.0 <= value <= 1.0 for value in values):
         return share_interval(values, clusters)
-    interval = mean_interval(values, clusters)
-    if not interval.is_known:
-        return interval
-    return Interval(interval.mean, max(interval.low, min(values)), min(interval.high, max(values)), interval.n)
+    return mean_interval(values, clusters).within(min(values), max(values))
+
+
+def paired_interval(before: Sequence[float], after: Sequence[float]) -> Interval:
+    """The mean change of pairs, never beyond the widest one between any values seen; of shares, beyond 1.
+
+    Args:
+        before: One number a pair.
+        after: Likewise, in the same order.
+    """
+    seen = [*before, *after]
+    widest = 1.0 if all(0.0 <= value <= 1.0 for value in seen) else max(seen) - min(seen)
+    return mean_interval([y - x for x, y in zip(before, after, strict=True)]).within(-widest, widest)
 
 
 def _clustered(values: Sequence[float], clusters: Sequence[Hashable] | None) -> tuple[float, int, float]:

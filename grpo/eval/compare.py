@@ -25,7 +25,7 @@ from grpo.episodes.record import with_transcript
 from grpo.episodes.store import FILE_NAME, read_config, read_results
 from grpo.episodes.summary import columns_of
 from grpo.errors import EvaluationError
-from grpo.statistics import Interval, mcnemar_p, mean_interval
+from grpo.statistics import Interval, mcnemar_p, paired_interval
 from grpo.types import Episode
 
 SAME = ("env", "env_kwargs", "split", "fingerprint", "answer_judge.model")
@@ -70,7 +70,7 @@ class Measure:
 
     @property
     def said(self) -> str:
-        """``difference +0.400, 95 % interval [-0.280, +1.080], paired over 5 scenarios``."""
+        """``difference +0.400, 95 % interval [-0.280, +1.000], paired over 5 scenarios``."""
         difference, ends = self.metric.format_difference(self.difference.mean), self.metric.format_ends(self.difference)
         scenarios = counted(self.difference.n, "scenario")
         return f"difference {difference}, 95 % interval {ends}, paired over {scenarios}"
@@ -95,8 +95,7 @@ def paired(metric: ShownMetric, a: Mapping[str, float], b: Mapping[str, float]) 
     if not shared:
         return None
     before, after = ([side[name] for name in shared] for side in (a, b))
-    difference = mean_interval([y - x for x, y in zip(before, after, strict=True)])
-    return Measure(metric, fmean(before), fmean(after), difference)
+    return Measure(metric, fmean(before), fmean(after), paired_interval(before, after))
 
 
 @dataclass(frozen=True, slots=True)

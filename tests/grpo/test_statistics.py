@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grpo.statistics import Interval, mcnemar_p, mean_interval, observed_interval, share_interval
+from grpo.statistics import Interval, mcnemar_p, mean_interval, observed_interval, paired_interval, share_interval
 
 
 @pytest.mark.parametrize(
@@ -181,3 +181,13 @@ def test_the_interval_moves_and_stretches_with_its_values(values: list[float], s
 def test_mcnemars_p_is_the_tail_of_a_fair_coin(gained: int, lost: int, expected: float) -> None:
     """By hand: 10 against 2 are 2 (1 + 12 + 66) / 4096."""
     assert mcnemar_p(gained, lost) == mcnemar_p(lost, gained) == expected
+
+
+def test_a_change_is_never_wider_than_any_two_values_seen_allow():
+    """Five questions, four of them gained: the t interval alone reached to 1.36."""
+    before, after = [0.0] * 5, [1.0, 1.0, 1.0, 1.0, 0.0]
+    change = paired_interval(before, after)
+    assert (change.mean, round(change.low, 3), change.high) == (0.8, 0.245, 1.0)
+    rewards = paired_interval([-0.5] * 5, [1.5, 1.5, 1.5, 1.5, -0.5])
+    assert (rewards.mean, round(rewards.low, 3), rewards.high) == (1.6, 0.489, 2.0)
+    assert not paired_interval([0.0], [1.0]).is_known

@@ -47,8 +47,8 @@ def save_rewards(root: Path, how: str, before: list[float], after: list[float]) 
         pytest.param(
             *("sampled", [0, 1, 0, 0, 0], [1, 1, 1, 0, 0]),
             "Held-out reward at temperature 1 did not change beyond noise: from 0.200 to 0.600; difference +0.400, "
-            "95 % interval [-0.280, +1.080], paired over 5 scenarios.",
-            id="by hand: differences 1, 0, 1, 0, 0 have the standard error sqrt(0.3 / 5); t(0.975, 4) = 2.77645",
+            "95 % interval [-0.280, +1.000], paired over 5 scenarios.",
+            id="by hand: differences 1, 0, 1, 0, 0 have the standard error sqrt(0.3 / 5); t(0.975, 4) = 2.77645; a share cannot gain more than 1",
         ),
         pytest.param(
             *("greedy", [0, 0], [1.5, 1.5]),
