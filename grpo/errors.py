@@ -30,6 +30,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from judges.common.text import shown
+
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 """Of an object, in its repr: it tells nobody anything, and equal failures would differ by it."""
 _OURS = str(Path(__file__).parent)
@@ -131,6 +135,9 @@ def describe(error: BaseException) -> str:
         return describe(error.exceptions[0])
     if isinstance(error, GrpoError):
         return str(error)  # written for people; where in our code it was raised is of no use to them
+    if isinstance(error, ValidationError):
+        faults = error.errors(include_url=False, include_context=False)[:3]
+        return "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}, got {shown(f['input'])}" for f in faults)
     try:
         words = _ADDRESS.sub("", " ".join(str(error).split()))[:500]
     except Exception:  # their exception may fail to write itself; its type and place are left

@@ -59,7 +59,8 @@ def _show(result: Comparison, limit: int) -> None:
             mark = "+" if flip.change == "gained" else "-"
             name = f"{flip.scenario_id}#{flip.sample}"
             display.note(f"{mark} {name} ({flip.reward_change:+.2f})  {_short(flip.question)}")
-            for side, answer in (("A", flip.a_answer), ("B", flip.b_answer)):
+            answers = {"A": flip.a_answer, "B": flip.b_answer}
+            for side, answer in answers.items() if any(answers.values()) else ():  # of a plain env there is none
                 display.note(f"    {side}: {'no answer' if answer is None else _short(answer)}")
 
 

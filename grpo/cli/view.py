@@ -15,7 +15,7 @@ from grpo.errors import ReportError
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("against", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: FOLDER/report.html]"
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: FOLDER/report.html, of two AGAINST/comparison.html]"
 )
 @click.option("--anyway", is_flag=True, help="Compare evaluations even where database, split, questions or env differ.")
 @click.option("--otel", metavar="FILE|URL", help="Write the episodes as OpenTelemetry traces, or send them.")
@@ -38,7 +38,7 @@ def view(
     """Write one HTML page that works offline: curves, tables, and every episode with search and filters.
 
     FOLDER is a run directory or an evaluation. With a second evaluation, AGAINST, the page compares the two: FOLDER is
-    the baseline, and the page lies in AGAINST.
+    the baseline, and the page is comparison.html in AGAINST.
 
     With --live nothing is written: the page of a run that goes on is at the address that is shown, and changes with the
     run. It ends when the run does, or by Ctrl-C. With --otel or --inspect no page is written either.

@@ -34,7 +34,7 @@ def write_report(folder: Path, against: Path | None = None, out: Path | None = N
     Args:
         folder: A run directory, or an evaluation's folder.
         against: A second evaluation; the first is the baseline it is compared with.
-        out: Where to; ``report.html`` in the folder (the second, where there are two) by default.
+        out: Where to; ``report.html`` in the folder by default, where there are two ``comparison.html`` in the second.
         anyway: Compare evaluations that did not ask the same questions of the same data, too; the page says so.
 
     Returns:
@@ -56,7 +56,7 @@ def write_report(folder: Path, against: Path | None = None, out: Path | None = N
     else:
         other = next(one for one in folders if one not in evaluations)
         raise ReportError(f"{other} holds no results.jsonl; two evaluations can stand side by side, runs cannot")
-    target = out or folders[-1] / "report.html"
+    target = out or folders[-1] / ("report.html" if against is None else "comparison.html")
     _write(target, render(page))
     return target
 

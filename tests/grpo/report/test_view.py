@@ -30,7 +30,7 @@ def test_evaluations_of_other_questions_need_to_be_told(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert "env_kwargs.count: 4 in A, 5 in B" in refused.stderr
     assert CliRunner().invoke(view, [*folders, "--anyway"]).exit_code == 0
-    assert "The two did not ask the same: env_kwargs.count: 4 in A, 5 in B." in (tmp_path / "5/report.html").read_text()
+    assert "The two did not ask the same: env_kwargs.count: 4 in A, 5 in B." in (tmp_path / "5/comparison.html").read_text()
 
 
 def test_only_a_page_or_an_empty_file_is_replaced(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_one_scenario_is_counted_as_one(tmp_path: Path) -> None:
     for agent, limit in (("wrong", "1"), ("oracle", "2")):
         run_eval("--agent", agent, "--limit", limit, "--out", str(tmp_path / agent), count=4)
     assert CliRunner().invoke(view, [str(tmp_path / "wrong"), str(tmp_path / "oracle")]).exit_code == 0
-    page = (tmp_path / "oracle/report.html").read_text()
+    page = (tmp_path / "oracle/comparison.html").read_text()
     assert "paired over 1 scenario." in page
     assert "1 scenario right with oracle alone, 0 with wrong alone;" in page
     assert "Left out of the comparison: 1 scenario of oracle alone (sum/" in page
