@@ -203,7 +203,8 @@ class EvalConfig(AgentSettings):
         description="temperature of sampling; 0 is greedy; null: 1 for policy:, else the model's own",
     )
     recipe: str | None = Field(
-        default=None, description="recipe with model and limits for policy:ADAPTER and policy:base; a run has its own"
+        default=None,
+        description="recipe with arguments of the env; for policy:ADAPTER and policy:base also model and limits",
     )
     dtype: Dtype | None = Field(
         default=None, description="what a policy: computes in; null: as its run was trained, else auto: what is faster"

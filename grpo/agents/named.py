@@ -76,7 +76,6 @@ def _check_use(config: EvalConfig, scripted: tuple[str, ...]) -> None:
     has_own_calls = not by_name and kind not in ("", "file", "policy")
     for option, value, fits, whose in (
         ("--dtype", config.dtype, is_policy, "policy: agents, which are served here,"),
-        ("--recipe", config.recipe, is_policy, "policy: agents, which are served here,"),
         ("--temperature", config.temperature, is_policy or by_name, "policy:, openai: and litellm: agents"),
         ("--model", config.model, has_own_calls, "agents that are functions or programs"),
         ("--agent-python", config.agent_python, has_own_calls, "agents that are functions"),

@@ -15,7 +15,9 @@ from grpo.errors import ReportError
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("against", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.  [default: FOLDER/report.html, of two AGAINST/comparison.html]"
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write.  [default: FOLDER/report.html, of two AGAINST/comparison.html]",
 )
 @click.option("--anyway", is_flag=True, help="Compare evaluations even where database, split, questions or env differ.")
 @click.option("--otel", metavar="FILE|URL", help="Write the episodes as OpenTelemetry traces, or send them.")

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from grpo.agents.named import make_agent
-from grpo.config import EvalConfig
+from grpo.config import EvalConfig, load_config
 from grpo.display.streams import said_if_slow, stdout_aside
 from grpo.display.terminal import Display
 from grpo.ending import Ending
@@ -132,7 +132,9 @@ def _env_kwargs(config: EvalConfig) -> dict[str, Any]:
     given = dict(config.env_kwargs)
     policy = next((who for who in (config.agent, config.model or "") if who.startswith("policy:")), None)
     if policy is None:
-        return given
+        return (
+            load_config(config.recipe, {"env": config.env, "env_kwargs": given}).env_kwargs if config.recipe else given
+        )
     from grpo.agents.served import policy_config
     from grpo.machine.hardware import share_cores
 

@@ -89,7 +89,7 @@ def test_a_policy_is_served_in_the_dtype_of_its_run_or_the_one_that_is_asked_for
     ("agent", "option", "value", "whose"),
     [
         ("oracle", "--dtype", "float32", "policy: agents, which are served here, and"),
-        ("file:answers.jsonl", "--recipe", "email-cpu", "policy: agents, which are served here, and"),
+        ("file:answers.jsonl", "--dtype", "float32", "policy: agents, which are served here, and"),
         ("tests.support.agents:maple", "--temperature", "0", "policy:, openai: and litellm: agents and"),
         ("policy:base", "--model", "openai:m@http://127.0.0.1:1/v1", "agents that are functions or programs and"),
         ("openai:m@http://127.0.0.1:1/v1", "--model", "litellm:m", "agents that are functions or programs and"),

@@ -282,3 +282,12 @@ def test_the_users_words_are_in_the_prompt_and_in_the_settings(tmp_path):
         assert row["messages"][0]["content"].startswith("Cross the ice.\nAt most 9 turns. Call act")
     kwargs = json.loads((tmp_path / "out" / "config.json").read_text())["env_kwargs"]
     assert kwargs == {"max_episode_steps": 9, "system_prompt": "Cross the ice."}
+
+
+def test_a_recipe_brings_the_arguments_of_the_env_below_those_given(tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("env_kwargs = { count = 6 }\n")
+    for given, played in (({}, 6), ({"count": 3}, 3)):
+        out = tmp_path / str(played)
+        assert run("--agent", "wrong", "--recipe", str(recipe), "--out", str(out), **given).exit_code == 0
+        assert len(rows(out)) == played

@@ -30,7 +30,10 @@ def test_evaluations_of_other_questions_need_to_be_told(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert "env_kwargs.count: 4 in A, 5 in B" in refused.stderr
     assert CliRunner().invoke(view, [*folders, "--anyway"]).exit_code == 0
-    assert "The two did not ask the same: env_kwargs.count: 4 in A, 5 in B." in (tmp_path / "5/comparison.html").read_text()
+    assert (
+        "The two did not ask the same: env_kwargs.count: 4 in A, 5 in B."
+        in (tmp_path / "5/comparison.html").read_text()
+    )
 
 
 def test_only_a_page_or_an_empty_file_is_replaced(tmp_path: Path) -> None:
