@@ -28,6 +28,7 @@ from grpo.serving.vllm_options import ServerOptions, server_options
 from grpo.training.engines import backend_of
 from grpo.training.first_look import check_before_start
 from judges.common.files import read_json
+from judges.common.secrets import blank_secrets, without_users
 
 
 def what_would_run(config: TrainConfig, directory: Path, *, resume: bool = False) -> Iterator[str]:
@@ -188,9 +189,12 @@ def _work(config: TrainConfig, shape: ModelShape | None) -> Iterator[str]:
     episodes = rollout.groups_per_step * rollout.group_size
     if warm_start.steps:
         demonstrations = "a demonstration" if warm_start.batch == 1 else f"{warm_start.batch} demonstrations"
-        yield f"warm start: {warm_start.steps} steps of {demonstrations} of {warm_start.policy!r}"
+        yield f"warm start: {warm_start.steps} steps of {demonstrations} of {warm_start.teacher!r}"
+    if config.agent is not None:
+        yield f"agent: {blank_secrets(without_users(config.agent))}, whose model is the policy"
+    steps = config.steps if config.minutes is None else f"as many as fit in {config.minutes:g} minutes"
     yield (
-        f"steps: {config.steps}, each of {rollout.groups_per_step} groups x {rollout.group_size} episodes, at "
+        f"steps: {steps}, each of {rollout.groups_per_step} groups x {rollout.group_size} episodes, at "
         f"most {rollout.max_tokens:,} tokens an episode and {rollout.max_turn_tokens:,} a turn"
     )
     yield f"tokens: at most {episodes * rollout.max_tokens:,} a step, {config.learner.token_budget:,} a forward pass"

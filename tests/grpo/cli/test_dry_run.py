@@ -211,3 +211,15 @@ def test_the_memory_on_the_cpu_is_shown_for_each_dtype_that_may_be_chosen(tmp_pa
         assert status == 0
         needs = {dtype: cpu_needs(config.model_copy(update={"dtype": dtype}), QWEN_MODELS[SMALL]) for dtype in dtypes}
         assert [line for line in lines if line.startswith("in ")] == [f"in {dtype}: {needs[dtype]}" for dtype in dtypes]
+
+
+def test_the_agent_its_teacher_and_the_minutes_are_shown(tmp_path):
+    warm = ("--warm-start-model", "openai:m@http://me:secret@127.0.0.1:1/v1", "--set", "warm_start.steps=3")
+    model = str(tiny_chat_model_folder(tmp_path / "model"))
+    agent = ("--agent", "cmd:true {question}", "--minutes", "20", *warm)
+    status, lines = shown(tmp_path, "--env", EMAIL_ENV, "--cpu", "--model", model, *agent)
+    assert status == 0, lines
+    said = dict(line.split(": ", 1) for line in lines)
+    assert said["agent"] == "cmd:true {question}, whose model is the policy"
+    assert said["steps"].startswith("as many as fit in 20 minutes, each of ")
+    assert said["warm start"] == "3 steps of 8 demonstrations of 'openai:m@http://127.0.0.1:1/v1'"
