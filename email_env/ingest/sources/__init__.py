@@ -16,7 +16,7 @@ from email_env.ingest.sources.archive import tar_mails, zip_mails
 from email_env.ingest.sources.file import SUFFIXES, TABLES, eml_mails, kind_by_content, kind_by_name
 from email_env.ingest.sources.folder import folder_source
 from email_env.ingest.sources.mbox import mbox_mails
-from email_env.ingest.sources.source import MARK, MAX_MESSAGE_BYTES, Source, counted_source
+from email_env.ingest.sources.source import MARK, MAX_MESSAGE_BYTES, OUTLOOK_ADVICE, Source, counted_source
 from email_env.ingest.sources.stream import beginning, is_url, stream_source, unpacked
 from email_env.ingest.sources.tables import hub_source
 from email_env.mail import ParsedMail, Skip
@@ -133,10 +133,7 @@ def _detected(location: str) -> str:
         except OSError as error:
             raise SourceError(f"Cannot read {location!r}: {error.strerror}.") from error
     if kind == "Outlook":
-        raise SourceError(
-            f"{name!r} is a file of Outlook's, which is not read. readpst makes mbox files of a .pst, and msgconvert an"
-            " .eml of a .msg."
-        )
+        raise SourceError(f"{name!r} is a file of Outlook's, which is not read.{OUTLOOK_ADVICE}")
     if kind and kind not in FORMATS:
         raise SourceError(f"{location!r} is a file of {kind}, which is not read. Unpack it, or make an mbox of it.")
     if not kind:

@@ -12,7 +12,7 @@ from typing import IO
 
 from email_env.errors import SourceError
 from email_env.ingest.sources.mbox import begins_mbox, mbox_mails
-from email_env.ingest.sources.source import MARK, Entry, Note, Reader, whole_message
+from email_env.ingest.sources.source import MARK, OUTLOOK, Entry, Note, Reader, whole_message
 from email_env.ingest.sources.stream import GZIP, beginning, unpacked
 from email_env.ingest.sources.tables import csv_mails, jsonl_mails, parquet_mails
 from email_env.mail import RawMail, Skip, SkipReason
@@ -28,7 +28,6 @@ SUFFIXES = {
     "eml": "eml",
     "emlx": "eml",
 }
-_OUTLOOK = (".pst", ".ost", ".msg")
 _BEGINNINGS = {
     b"PK\x03\x04": "zip",
     b"PAR1": "parquet",
@@ -60,7 +59,7 @@ def kind_by_content(name: str, first: bytes) -> str:
         return "mbox"
     if first.startswith(_TAR, _TAR_AT):
         return "tar"
-    if name.lower().endswith(_OUTLOOK) and first.startswith(_OF_OUTLOOK):
+    if name.lower().endswith(OUTLOOK) and first.startswith(_OF_OUTLOOK):
         return "Outlook"
     kind = next((kind for start, kind in _BEGINNINGS.items() if first.startswith(start)), "")
     return kind or ("eml" if _HEADER.match(text) else "")

@@ -13,6 +13,8 @@ MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 MARK = "::"
 """In a label, behind the name of one of several sources, or of an archive or a table in a folder."""
 
+OUTLOOK = (".pst", ".ost", ".msg")
+OUTLOOK_ADVICE = " readpst makes mbox files of a .pst, and msgconvert an .eml of a .msg."
 _NAMED = 5
 _USUAL_BYTES = 1 << 16
 
@@ -90,7 +92,7 @@ def parsed(name: str, entries: Iterable[Entry], notes: list[str]) -> Generator[P
             more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
             notes.append(
                 f"{name}: packed files in it are not opened: {', '.join(packed)}{more}. If mail is in them, unpack them"
-                " and name what comes out."
+                f" and name what comes out.{OUTLOOK_ADVICE if any(each.lower().endswith(OUTLOOK) for each in packed) else ''}"
             )
 
 

@@ -209,3 +209,13 @@ def test_packed_files_of_an_archive_are_counted_and_named(tmp_path, inbox):
     result = run(path, "--out", tmp_path / "mail.db")
     assert "left out  8 packed\n" in result.stdout
     assert f"Note: {source.notes[0]}\n" in result.stderr
+
+
+def test_a_file_of_outlook_among_others_is_told_with_what_reads_it(tmp_path):
+    (tmp_path / "a.eml").write_bytes(message(1))
+    (tmp_path / "old.pst").write_bytes(b"!BDN" + bytes(100))
+    source = open_source(tmp_path)
+    assert [*source.mails][1:] == [Skip("old.pst", SkipReason.PACKED)]
+    assert source.notes[0].endswith(
+        "name what comes out. readpst makes mbox files of a .pst, and msgconvert an .eml of a .msg."
+    )
