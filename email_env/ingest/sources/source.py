@@ -90,9 +90,10 @@ def parsed(name: str, entries: Iterable[Entry], notes: list[str]) -> Generator[P
     finally:
         if packed:
             more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
+            advice = OUTLOOK_ADVICE if any(each.lower().endswith(OUTLOOK) for each in packed) else ""
             notes.append(
                 f"{name}: packed files in it are not opened: {', '.join(packed)}{more}. If mail is in them, unpack them"
-                f" and name what comes out.{OUTLOOK_ADVICE if any(each.lower().endswith(OUTLOOK) for each in packed) else ''}"
+                f" and name what comes out.{advice}"
             )
 
 
