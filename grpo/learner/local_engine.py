@@ -334,7 +334,8 @@ def may_expand_segments() -> bool:
 
 
 def _unreadable(path: Path, error: Exception) -> str:
-    return f"{path} cannot be read: {error}; remove its folder to go on from the one before"
+    why = error if isinstance(error, OSError) else "it is damaged"  # torch tells a loader's developer what to do
+    return f"{path} cannot be read: {why}; remove its folder to go on from the one before"
 
 
 def _statistics(tokens: ActionTokens, entropy_T: torch.Tensor, loss_T: torch.Tensor) -> list[RowStatistics]:

@@ -100,6 +100,7 @@ class Fault:
         more: Arguments of the command.
         ends: Whether the command may end by it.
         mend: What the user does before the same command goes on.
+        refused: Whether the same command is tried before that, too, and must say what is wrong.
         places: How many lines the record of the run has when it is made.
     """
 
@@ -110,6 +111,7 @@ class Fault:
     more: tuple[str, ...] = ()
     ends: bool = False
     mend: Callable[[World], object] = lambda world: None
+    refused: bool = False
     places: tuple[int, ...] = (0, 1, 2)
 
 
@@ -186,7 +188,7 @@ TRAINING = [
     Fault("the metrics are damaged, after a kill", _damage("metrics.jsonl"), r"left out", ends=True, places=(1, 2)),
     Fault("the episodes are damaged, after a kill", _damage("trajectories/*.jsonl"), r"", ends=True, places=(1, 2)),
     Fault("evaluations are damaged, after a kill", _damage("eval/*"), r"left out", ends=True, places=(1, 2)),
-    Fault("the newest state is damaged, after a kill", _damage("checkpoints/step-0001/*.pt"), r"damaged|checksum", ends=True, places=(1,), mend=lambda w: shutil.rmtree(w.folder / "checkpoints/step-0001", ignore_errors=True)),
+    Fault("the newest state is damaged, after a kill", _damage("checkpoints/step-*/*.pt"), r"damaged|checksum", ends=True, places=(2,), refused=True, mend=lambda w: shutil.rmtree(w.folder / "checkpoints")),
     Fault("the disk is full", _fill, r"No space left|disk", ends=True, mend=_make_room),
 ]  # fmt: skip
 
@@ -278,8 +280,10 @@ class Campaign:
         row.kept = _lines(record)
         file.unlink(missing_ok=True)
         if row.status:
-            fault.mend(world)
             count = len(lines)
+            if fault.refused and not _wait(self._start([*command, "--resume"], file, lines)):
+                row.left.append("it was not refused")
+            fault.mend(world)
             again = self._start([*command, "--resume"], file, lines)
             sessions = (*sessions, again.pid)
             row.again = _wait(again)
@@ -290,7 +294,7 @@ class Campaign:
         while time.monotonic() < deadline and (processes_in(*sessions) or _left_behind() - before):
             time.sleep(0.5)
         shutil.rmtree(folder, ignore_errors=True)
-        row.left = [*processes_in(*sessions).values(), *(_left_behind() - before)]
+        row.left += [*processes_in(*sessions).values(), *(_left_behind() - before)]
         return row
 
     def _found(self, row: Row, fault: Fault, lines: list[tuple[float, str]], made: float) -> None:
