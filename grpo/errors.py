@@ -23,16 +23,13 @@ Messages say what was wrong, the value seen and the next step. A malformed actio
 """
 
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
-
-from judges.common.text import shown
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 """Of an object, in its repr: it tells nobody anything, and equal failures would differ by it."""
@@ -135,9 +132,14 @@ def describe(error: BaseException) -> str:
         return describe(error.exceptions[0])
     if isinstance(error, GrpoError):
         return str(error)  # written for people; where in our code it was raised is of no use to them
-    if isinstance(error, ValidationError):
-        faults = error.errors(include_url=False, include_context=False)[:3]
-        return "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}, got {shown(f['input'])}" for f in faults)
+    if "pydantic" in sys.modules:  # an agent's own interpreter may lack it
+        from pydantic import ValidationError
+
+        from judges.common.text import shown
+
+        if isinstance(error, ValidationError):
+            faults = error.errors(include_url=False, include_context=False)[:3]
+            return "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}, got {shown(f['input'])}" for f in faults)
     try:
         words = _ADDRESS.sub("", " ".join(str(error).split()))[:500]
     except Exception:  # their exception may fail to write itself; its type and place are left

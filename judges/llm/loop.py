@@ -6,6 +6,7 @@ no locks where one loop runs it.
 """
 
 import asyncio
+import atexit
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -21,21 +22,40 @@ STOPPED = "Stopped. Judgements that were recorded or cached are kept."
 
 
 class _Loop:
-    """Started at the first call; its thread does not keep the process from its end."""
+    """Started at the first call; its thread ends before the interpreter does.
+
+    A thread that is stopped during an import keeps that module's lock, and what litellm imports while it is destroyed
+    would wait for it forever.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
 
     def get(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="judges", daemon=True).start()
-            return self._loop
+            if self._thread is None:
+                self._runner.get_loop()
+                self._thread = threading.Thread(target=self._run, name="judges", daemon=True)
+                self._thread.start()
+            return self._runner.get_loop()
+
+    def stop(self) -> None:
+        """Cancel what is left in the loop, and wait a moment for its end."""
+        if self._thread is not None:
+            loop = self._runner.get_loop()
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join(_LAST_SECONDS)
+
+    def _run(self) -> None:
+        with self._runner:
+            self._runner.get_loop().run_forever()
 
 
+_LAST_SECONDS = 5.0
 _shared = _Loop()
+atexit.register(_shared.stop)
 os.register_at_fork(after_in_child=_shared.__init__)  # a fork has no thread of its parent's
 
 

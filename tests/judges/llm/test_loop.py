@@ -165,3 +165,22 @@ def test_a_call_cancelled_before_its_first_step_ends_too():
         return await in_one_loop(thread_name())
 
     assert asyncio.run(call()) == "judges", "the loop goes on"
+
+
+def test_a_program_that_ends_while_the_loop_imports_does_not_wait_forever(tmp_path):
+    """litellm imports a module where its handlers are destroyed, which is after the threads were stopped."""
+    (tmp_path / "slow.py").write_text("import time; time.sleep(1)")
+    ended = run(f"""
+import sys
+from judges.llm import loop
+
+class Handler:
+    def __del__(self):
+        import slow
+
+sys.path.append({str(tmp_path)!r})
+loop._shared.get().call_soon_threadsafe(__import__, "slow")
+time.sleep(0.3)
+handler = Handler()
+""")
+    assert (ended.stdout, ended.returncode) == ("", 0)
