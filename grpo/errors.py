@@ -132,20 +132,24 @@ def describe(error: BaseException) -> str:
         return describe(error.exceptions[0])
     if isinstance(error, GrpoError):
         return str(error)  # written for people; where in our code it was raised is of no use to them
-    if "pydantic" in sys.modules:  # an agent's own interpreter may lack it
-        from pydantic import ValidationError
-
-        from judges.common.text import shown
-
-        if isinstance(error, ValidationError):
-            faults = error.errors(include_url=False, include_context=False)[:3]
-            return "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}, got {shown(f['input'])}" for f in faults)
     try:
-        words = _ADDRESS.sub("", " ".join(str(error).split()))[:500]
+        words = _ADDRESS.sub("", " ".join((_faults(error) or str(error)).split()))[:500]
     except Exception:  # their exception may fail to write itself; its type and place are left
         words = ""
     place = raised_in(error)
     return type(error).__name__ + (f": {words}" if words else "") + (f" ({place})" if place else "")
+
+
+def _faults(error: BaseException) -> str:
+    """What a record of another form lacks, which pydantic tells in many lines; of any other exception nothing."""
+    if "pydantic" not in sys.modules:  # an agent's own interpreter may lack it
+        return ""
+    from pydantic import ValidationError
+
+    from judges.common.text import shown
+
+    faults = error.errors(include_url=False, include_context=False)[:3] if isinstance(error, ValidationError) else []
+    return "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}, got {shown(f['input'])}" for f in faults)
 
 
 def raised_in(error: BaseException) -> str:

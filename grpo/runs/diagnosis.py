@@ -17,7 +17,7 @@ FIRST_STEPS = 3
 MOVED = "policy/moved"
 """Mean absolute change of a row's log-probabilities by a step's updates, in nats a token."""
 
-BEGIN_AGAIN = (
+_BEGIN_AGAIN = (
     "begin again from the checkpoint before it (--init-adapter) with a lower optimizer.learning_rate or a lower "
     "loss.negative_weight, or from a longer warm start (warm_start.steps)"
 )
@@ -194,14 +194,14 @@ def _looks(course: _Course) -> Iterator[tuple[str, str, str]]:
             "forgotten form",
             "env/valid_call_rate",
             f"{now('env/valid_call_rate'):.0%} of the calls can be run; it was {best:.0%}. The updates unlearn how "
-            f"a call is written: {BEGIN_AGAIN}",
+            f"a call is written: {_BEGIN_AGAIN}",
         )
     if (spread := course.first("reward/std") or 0.0) and rise("reward/mean") <= -0.5 * spread:
         yield (
             "getting worse",
             "reward/mean",
             f"The reward has fallen from {course.first('reward/mean'):.2f} to {newest('reward/mean'):.2f}, by more "
-            f"than half of the spread within a step: {BEGIN_AGAIN}",
+            f"than half of the spread within a step: {_BEGIN_AGAIN}",
         )
     if len(course.steps) == FIRST_STEPS and (moved := newest(MOVED)) is not None and moved < 1e-4:
         yield (

@@ -19,6 +19,8 @@ P = ParamSpec("P")
 
 STOPPED = "Stopped. Judgements that were recorded or cached are kept."
 """What a command says after Ctrl-C."""
+_LAST_SECONDS = 5.0
+"""For which the end of a program waits for the loop's."""
 
 
 class _Loop:
@@ -53,7 +55,6 @@ class _Loop:
             self._runner.get_loop().run_forever()
 
 
-_LAST_SECONDS = 5.0
 _shared = _Loop()
 atexit.register(_shared.stop)
 os.register_at_fork(after_in_child=_shared.__init__)  # a fork has no thread of its parent's

@@ -415,7 +415,10 @@ def test_the_command_says_which_line_is_no_row_and_shows_the_first_faults_alone(
     folder, rows = sampled
     code, _, (found,) = examined(folder, [rows[0], {"ids": [1]}], tmp_path, "--quick")
     assert code == 1
-    assert "rollouts.jsonl line 2 cannot be checked: mask: Field required, got {'ids': [1]}; messages: " in found
+    assert (
+        "rollouts.jsonl line 2 cannot be checked: ValidationError: mask: Field required, got {'ids': [1]}; messages: "
+        in found
+    )
     code, _, (found,) = examined(folder, [{**rows[0], "messages": [{"content": "?"}]}], tmp_path, "--quick")
     assert (code, "line 1 cannot be checked: KeyError: 'role'" in found) == (1, True)
     code, _, (found,) = examined(folder, [], tmp_path, "--quick")
