@@ -20,6 +20,7 @@ from grpo.config import TrainConfig, load_config
 from grpo.episodes.play import Play
 from grpo.episodes.player import Agent
 from grpo.errors import EvaluationError
+from grpo.machine.adapters import check_adapter_of
 from grpo.machine.models import resolve_model
 from grpo.machine.user_code import import_user_module
 from grpo.runs.trained_policy import TrainedPolicy, find_policy
@@ -91,6 +92,8 @@ class ServedPolicy(Agent):
 
     def _start(self) -> tuple[VllmSampler, Chat]:
         model = resolve_model(self.config.model)
+        if self.fingerprint is not None:
+            check_adapter_of(self._adapter, model.path)
         log = self._scratch / "server.log"
         servers = self._servers = Fleet(make_servers(self.config, model.path, log, learners=0))
         self._open.push_async_callback(asyncio.to_thread, servers.stop)

@@ -78,6 +78,7 @@ def serve(run: Path, given: dict[str, Any], log: Path | None, dry_run: bool) -> 
     from grpo.devices.plan import plan_gpus
     from grpo.devices.shape import ModelShape
     from grpo.display.terminal import Display
+    from grpo.machine.adapters import check_adapter_of
     from grpo.machine.models import resolve_model
     from grpo.runs.trained_policy import find_policy, served_policy
     from grpo.serving.vllm import VllmServer
@@ -93,6 +94,7 @@ def serve(run: Path, given: dict[str, Any], log: Path | None, dry_run: bool) -> 
             click.echo(line)
         return
     base = resolve_model(policy.model)
+    check_adapter_of(policy.adapter, base.path)
     served = served_policy(policy, base.path)
     options = _options(policy, config, asked, base.path)
     with scratch_folder("grpo-serve") as scratch, Display() as display:

@@ -46,10 +46,6 @@ class Family:
 
 _BFLOAT16 = "on a CPU vLLM computes its linear attention in bfloat16 alone, and needs torchvision"
 _OTHERWISE = "of a tiny one vLLM on a CPU samples something else, so the run stops before it learns (loss.max_gap)"
-_WRAPPED = (
-    "it is not tested that vLLM finds an adapter's layers beside the part for images; save its text model alone, which "
-    "is qwen3_5_text"
-)
 _ON_GPUS = "with LoRA, vLLM computes experts on GPUs alone"
 
 FAMILIES = (
@@ -59,27 +55,19 @@ FAMILIES = (
     Family("SmolLM3", ("smollm3",), calls="JSON in tags; tested"),
     Family("Mistral", ("mistral",), windowed=True),
     Family("Granite 3", ("granite",)),
-    Family("Qwen3.5", ("qwen3_5_text",), "linear attention", "XML in tags; tested", True, why=_BFLOAT16),
+    Family("Qwen3.5", ("qwen3_5", "qwen3_5_text"), "linear attention", "XML in tags; tested", True, why=_BFLOAT16),
     Family("LFM2", ("lfm2",), "short convolutions", "Python in tags; tested", why=_OTHERWISE),
     Family("Granite 4", ("granitemoehybrid",), "Mamba 2; experts in some", served=True, why="without experts"),
     Family("Qwen3 MoE", ("qwen3_moe",), "experts", "JSON in tags; tested", why=_ON_GPUS),
     Family("Qwen3-Next", ("qwen3_next",), "linear attention, experts", why=_ON_GPUS),
     Family(
         "Qwen3.5 MoE",
-        ("qwen3_5_moe_text",),
+        ("qwen3_5_moe", "qwen3_5_moe_text"),
         "linear attention, experts",
         "XML in tags; tested",
         why=_ON_GPUS,
     ),
     Family("LFM2 MoE", ("lfm2_moe",), "short convolutions, experts", "Python in tags; tested", why=_ON_GPUS),
-    Family(
-        "Qwen3.5 with images, as published",
-        ("qwen3_5", "qwen3_5_moe"),
-        "a part for images",
-        "XML in tags",
-        why=_WRAPPED,
-        is_refused=True,
-    ),
     Family(
         "gpt-oss",
         ("gpt_oss",),

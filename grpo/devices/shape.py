@@ -180,6 +180,11 @@ def decoder_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"intermediate_size": decoder.get("moe_intermediate_size")} | decoder
 
 
+def is_beside_images(config: Mapping[str, Any]) -> bool:
+    """Whether a config tells of a model of language beside a part for images, which is neither trained nor served."""
+    return "text_config" in config
+
+
 def _adjusted(config: Mapping[str, Any], intermediate: int) -> int:
     """The width of an MLP of LFM2, whose config asks for two thirds of it, in whole multiples."""
     intermediate = config.get("block_ff_dim", intermediate)

@@ -15,9 +15,10 @@ from grpo.errors import ModelError
 from grpo.learner.loss import ActionTokens
 from grpo.learner.segments import Segment
 
-BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 0.15}
-"""Mean |difference| of log-probabilities, as a share of their standard deviation. Rounding alone is at most 3e-6 and
-0.08 (SmolLM2-135M and 23 tiny architectures, with an adapter and without, on a CPU)."""
+BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 0.07}
+"""Median |difference| of log-probabilities, as a share of their standard deviation. Rounding alone is at most 3e-6 and
+0.045 (SmolLM2-135M and tiny models of 16 families, with an adapter and without, on a CPU); the least of the faults that
+are tested is 0.076. A fault moves most tokens; rounding to bfloat16 may move a single one by 8 nats."""
 
 
 def check_computing(model: Any, forward: Callable[[Sequence[Segment]], ActionTokens], longest_row: int) -> None:
@@ -52,8 +53,8 @@ def check_computing(model: Any, forward: Callable[[Sequence[Segment]], ActionTok
 
 
 def gap_above_rounding(found_T: torch.Tensor, expected_T: torch.Tensor, dtype: torch.dtype) -> float:
-    """Mean |difference| in nats a token of log-probabilities computed in ``dtype``; 0 where it may be rounding."""
-    gap = (found_T - expected_T).abs().mean()
+    """Median |difference| in nats a token of log-probabilities computed in ``dtype``; 0 where it may be rounding."""
+    gap = (found_T - expected_T).abs().median()
     return 0.0 if gap <= BOUNDS.get(dtype, max(BOUNDS.values())) * expected_T.std() else float(gap)
 
 

@@ -16,13 +16,14 @@ import math
 import os
 import platform
 from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from grpo.config import TrainConfig
 from grpo.devices.plan import plan_gpus
@@ -31,7 +32,14 @@ from grpo.errors import CheckpointError
 from grpo.learner.cpu import attention, fused_lora, gated_activation, norm, shared_rows
 from grpo.learner.engine import LossSpec, RowStatistics, ignore_progress
 from grpo.learner.load_check import check_computing
-from grpo.learner.lora_model import LoraSpec, WaitingWeights, explained_where_full, load_lora_model, usable_device
+from grpo.learner.lora_model import (
+    LoraSpec,
+    WaitingWeights,
+    adapter_weights,
+    explained_where_full,
+    load_lora_model,
+    usable_device,
+)
 from grpo.learner.loss import ActionTokens, SelectedLogprobs, token_losses
 from grpo.learner.segments import Segment, micro_batches
 from grpo.machine.probe import computing_dtype
@@ -210,8 +218,12 @@ class LocalEngine:
         Raises:
             CheckpointError: The disk refuses the file.
         """
-        try:  # the vocabulary's weights are frozen; told so, peft does not ask the hub for the base model's
-            self.model.save_pretrained(str(folder), save_embedding_layers=False)
+        config = copy(self.model.peft_config["default"])
+        config.inference_mode, config.base_model_name_or_path = True, self.model.get_base_model().name_or_path
+        weights = {name: weight.detach() for name, weight in adapter_weights(self.model).items()}
+        try:
+            config.save_pretrained(str(folder))
+            save_file(weights, folder / WEIGHTS_FILE, {"format": "pt"})
         except SafetensorError as error:
             raise CheckpointError(
                 f"the adapter cannot be written to {folder} ({error}); make room, or check the disk and the limits "
@@ -243,22 +255,18 @@ class LocalEngine:
             state["adapter"] = load_file(weights)
         except (OSError, SafetensorError) as error:
             raise CheckpointError(_unreadable(weights, error)) from error
-        shapes = [{name: w.shape for name, w in adapter.items()} for adapter in (state["adapter"], self._adapter())]
+        adapters = state["adapter"], adapter_weights(self.model)
+        shapes = [{name: weight.shape for name, weight in adapter.items()} for adapter in adapters]
         if shapes[0] != shapes[1]:
             raise CheckpointError(f"{weights} was written by a model or LoRA rank of other shapes than this run's")
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue from what ``read_state`` gave."""
-        for name, parameter in self._adapter().items():
+        for name, parameter in adapter_weights(self.model).items():
             parameter.data.copy_(state["adapter"][name])
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
-
-    def _adapter(self) -> dict[str, torch.nn.Parameter]:
-        """The parameters by their names in peft's file, which has one adapter and does not name it."""
-        named = self.model.named_parameters()
-        return {name.replace(".default.", "."): parameter for name, parameter in named if parameter.requires_grad}
 
     def _placed(self, model: Any) -> Any:
         """The loaded model where it is computed."""

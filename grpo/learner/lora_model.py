@@ -18,7 +18,14 @@ import torch
 from grpo.devices.families import OTHERS
 from grpo.devices.frozen_parts import has_experts
 from grpo.devices.plan import CARD_ORDER
-from grpo.devices.shape import ATTENTION_LAYERS, MLP_LAYERS, SHARED_LAYERS, check_trainable, rows_alone
+from grpo.devices.shape import (
+    ATTENTION_LAYERS,
+    MLP_LAYERS,
+    SHARED_LAYERS,
+    check_trainable,
+    is_beside_images,
+    rows_alone,
+)
 from grpo.errors import ConfigError, FullGpuError, ModelError
 from grpo.learner.cpu import attention
 from grpo.machine.adapters import ADAPTER_FILES, read_adapter
@@ -137,9 +144,10 @@ def load_adapter(base: Any, adapter: Path) -> Any:
     read_adapter(adapter)
     try:
         with warnings.catch_warnings(action="ignore"):  # what is missing is an error of ours
-            model: Any = PeftModel.from_pretrained(base, str(adapter), is_trainable=True, low_cpu_mem_usage=True)
-        places = {name.replace(".default.", ".") for name, _ in model.named_parameters() if ".lora_" in name}
-        if alone := sorted(places ^ {*names_in(adapter / ADAPTER_FILES[1])}):
+            model: Any = PeftModel.from_pretrained(
+                base, str(adapter), is_trainable=True, low_cpu_mem_usage=True, key_mapping={r"\.language_model\.": "."}
+            )
+        if alone := sorted(adapter_weights(model).keys() ^ {*names_in(adapter / ADAPTER_FILES[1])}):
             raise ValueError(f"{alone[0]} is in one of them alone")
         return model
     except (LookupError, OSError, RuntimeError, TypeError, ValueError) as error:  # as peft meets a foreign config
@@ -148,6 +156,18 @@ def load_adapter(base: Any, adapter: Path) -> Any:
             f"the adapter {adapter} does not fit the model in {base.name_or_path} ({first}); start from an adapter of "
             "that model"
         ) from error
+
+
+def adapter_weights(model: Any) -> dict[str, Any]:
+    """The weights of an adapter by their names in its file, where peft does not name the adapter.
+
+    Of a model that was published beside a part for images the file names the layers as the whole has them: vLLM looks
+    for them there, and so does peft on the whole model.
+    """
+    whole = is_beside_images(read_json(Path(model.get_base_model().name_or_path) / "config.json"))
+    blocks = ".model.language_model.layers." if whole else ".model.layers."
+    named = ((name, weight) for name, weight in model.named_parameters() if ".lora_" in name)
+    return {name.replace(".default.", ".").replace(".model.layers.", blocks): weight for name, weight in named}
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from grpo.machine.models import names_in
 from judges.common.files import read_json
 
 ADAPTER_CONFIG = "adapter_config.json"
-ADAPTER_FILES = (ADAPTER_CONFIG, "adapter_model.safetensors")
+_WEIGHTS = "adapter_model.safetensors"
+ADAPTER_FILES = (ADAPTER_CONFIG, _WEIGHTS)
 
 _WEIGHT = re.compile(r".*\blayers\.\d+\..*\.lora_[AB]\.weight")
 _PLAIN = re.compile(
@@ -36,7 +37,7 @@ def read_adapter(folder: Path) -> dict[str, Any]:
     if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
         raise ConfigError(f"the adapter in {folder} lacks {' and '.join(missing)}; save it with save_pretrained()")
     try:
-        config, names = read_json(folder / ADAPTER_CONFIG, "r"), names_in(folder / ADAPTER_FILES[1])
+        config, names = read_json(folder / ADAPTER_CONFIG, "r"), names_in(folder / _WEIGHTS)
         if not (isinstance(rank := config["r"], int) and rank > 0):
             raise ValueError(f"r = {rank!r}")
     except (OSError, ValueError) as error:
@@ -52,3 +53,18 @@ def read_adapter(folder: Path) -> dict[str, Any]:
             "alone, which are trained, merged and served alike"
         )
     return config
+
+
+def check_adapter_of(adapter: Path, model: Path) -> None:
+    """Refuse an adapter none of whose layers is in the model's files: vLLM would serve the model without it.
+
+    Raises:
+        ModelError: It is one.
+    """
+    layers = {name.removeprefix("base_model.model.").rpartition(".lora_")[0] for name in names_in(adapter / _WEIGHTS)}
+    known = {name.removesuffix(".weight") for file in model.glob("*.safetensors") for name in names_in(file)}
+    if known and not layers & known:
+        raise ModelError(
+            f"the model in {model} has none of the adapter's layers (such as {min(layers)}); name the model that the "
+            "adapter was trained on"
+        )

@@ -11,15 +11,16 @@ does not use offset").
 import importlib.util
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from grpo.config import TrainConfig
 from grpo.devices.frozen_parts import has_experts
 from grpo.devices.memory import CPU_KV_CACHE_GIB, GIB, SERVER_TOKENS, served_adapters
 from grpo.devices.plan import CARD_ORDER, plan_gpus
-from grpo.devices.shape import ModelShape, carries_state, decoder_config
+from grpo.devices.shape import ModelShape, carries_state, decoder_config, is_beside_images
 from grpo.errors import ConfigError
 from grpo.machine.hardware import cpu_count, spin_count, usable_cores
 from grpo.machine.installed import can_compile_for_cpu, has_room
@@ -67,6 +68,7 @@ class ServerOptions:
             ``gpu_memory_utilization``.
         prefix_caching: Whether requests share the cache of a common beginning. Not where a model carries a state: vLLM
             would cut prompts in chunks for it, see the module.
+        text_alone: Whether the model's part for images stays out of memory.
         draft_tokens: Tokens that the server guesses ahead in a step at most (speculative decoding, CPU only); 0: none.
             A server that guesses refuses requests with ``logit_bias`` or ``min_p``.
         gpu_memory_utilization: Share of the GPU's memory that vLLM may take; it does not start where less is free.
@@ -91,6 +93,7 @@ class ServerOptions:
     port: int = 0
     kv_cache_gib: float | None = None
     prefix_caching: bool = True
+    text_alone: bool = False
     draft_tokens: int = 15
     gpu_memory_utilization: float = 0.45
     cards: tuple[str, ...] = ()
@@ -125,6 +128,7 @@ class ServerOptions:
                 "--seed",
                 str(self.seed),
             ),
+            *(["--language-model-only"] if self.text_alone else []),
         ]
         kv_cache_gib = self.kv_cache_gib
         if self.device == "cpu":
@@ -147,6 +151,11 @@ class ServerOptions:
         if kv_cache_gib is not None:
             arguments += ["--kv-cache-memory-bytes", str(int(kv_cache_gib * GIB))]
         return [*arguments, *self.extra_args]
+
+    def of_model(self, config: Mapping[str, Any]) -> Self:
+        """What the model of this ``config.json`` needs, too."""
+        options = replace(self, text_alone=is_beside_images(config))
+        return replace(options, prefix_caching=False, draft_tokens=0) if carries_state(config) else options
 
     def environment(self) -> dict[str, str]:
         """Environment of vLLM's processes."""
@@ -244,9 +253,8 @@ def server_options(
         seed=config.seed,
         kv_cache_gib=config.server.kv_cache_gib,
     )
-    config_file = model_path / "config.json"
-    if config_file.is_file() and carries_state(read_json(config_file)):
-        options = replace(options, prefix_caching=False, draft_tokens=0)
+    if (config_file := model_path / "config.json").is_file():
+        options = options.of_model(read_json(config_file))
     servers = [replace(options, share=(index, config.server.replicas)) for index in range(config.server.replicas)]
     if config.device == "cuda":
         plan = plan_gpus(config, shape or ModelShape.read(model_path), learners=learners)

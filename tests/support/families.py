@@ -37,7 +37,9 @@ TINY: dict[str, dict[str, Any]] = {
     "mistral": {"sliding_window": None},
     "granite": {"logits_scaling": 4.0, "embedding_multiplier": 3.0},
     "qwen3_next": _DELTA | _EXPERTS | {"shared_expert_intermediate_size": 16},
+    "qwen3_5": _DELTA,
     "qwen3_5_text": _DELTA,
+    "qwen3_5_moe": _DELTA | _EXPERTS | {"shared_expert_intermediate_size": 16},
     "qwen3_5_moe_text": _DELTA | _EXPERTS | {"shared_expert_intermediate_size": 16},
     "granitemoehybrid": _MAMBA,
     "lfm2": _CONVOLUTIONS | {"block_auto_adjust_ff_dim": False},
@@ -47,8 +49,14 @@ TINY: dict[str, dict[str, Any]] = {
 }
 """Settings of a tiny model by its ``model_type``."""
 
+IMAGES = {"depth": 1, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "num_position_embeddings": 16}
+"""Settings of the part for images of kinds that are published with one."""
+
+_QWEN = {"hidden_size": 128, "head_dim": 64, "linear_key_head_dim": 128, "linear_value_head_dim": 128}
+
 SERVED: dict[str, dict[str, Any]] = {
-    "qwen3_5_text": {"hidden_size": 128, "head_dim": 64, "linear_key_head_dim": 128, "linear_value_head_dim": 128},
+    "qwen3_5": _QWEN,
+    "qwen3_5_text": _QWEN,
     "granitemoehybrid": {"hidden_size": 128, "head_dim": 32, "mamba_n_heads": 32, "num_local_experts": 0},
 }
 """Families whose tiny models vLLM's CPU build serves, and what it asks of their sizes."""
@@ -60,7 +68,8 @@ def tiny_family(folder: Path, kind: str, **settings: Any) -> Path:
     from safetensors.torch import load_file, save_file
 
     tiny_chat_model_folder(folder)
-    tiny_kind(folder, kind, **{"num_hidden_layers": 4, "num_key_value_heads": 2, **TINY[kind], **settings})
+    images = None if kind not in ("qwen3_5", "qwen3_5_moe") else IMAGES
+    tiny_kind(folder, kind, images, **{"num_hidden_layers": 4, "num_key_value_heads": 2, **TINY[kind], **settings})
     path = folder / "model.safetensors"
     generator = torch.Generator().manual_seed(7)
     weights = load_file(path)

@@ -69,16 +69,23 @@ def plain_logprobs(engine: Any, row: Any) -> Any:
     return logprobs[torch.tensor(row.action_mask[1:])]
 
 
-def tiny_kind(folder: Path, kind: str, **settings: Any) -> Path:
-    """A random model of a kind that transformers knows, in float32 with 264 ids, saved without a tokenizer."""
+def tiny_kind(folder: Path, kind: str, images: dict[str, Any] | None = None, **settings: Any) -> Path:
+    """A random model of a kind that transformers knows, in float32 with 264 ids, saved without a tokenizer.
+
+    ``images`` are settings of its part for images, where the kind has one.
+    """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
     sizes = {"vocab_size": 264, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 8}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 4, "pad_token_id": 0, "initializer_range": 0.1}
     torch.manual_seed(0)
-    config = AutoConfig.for_model(kind, **{**sizes, **heads, "max_position_embeddings": 512, **settings})
-    AutoModelForCausalLM.from_config(config).save_pretrained(str(folder))
+    settings = {**sizes, **heads, "max_position_embeddings": 512, **settings}
+    if images is None:
+        AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **settings)).save_pretrained(str(folder))
+    else:
+        both = {"text_config": settings, "vision_config": images | {"out_hidden_size": settings["hidden_size"]}}
+        AutoModelForImageTextToText.from_config(AutoConfig.for_model(kind, **both)).save_pretrained(str(folder))
     return folder
 
 

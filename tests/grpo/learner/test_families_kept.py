@@ -15,7 +15,7 @@ from tests.support.families import tiny_family  # noqa: E402
 from tests.support.tiny_model import save_state, tiny_engine  # noqa: E402
 
 pytestmark = pytest.mark.torch
-KINDS = ["qwen3_5_text", "qwen3_next", "granitemoehybrid", "lfm2", "qwen3_moe"]
+KINDS = ["qwen3_5", "qwen3_5_text", "qwen3_next", "granitemoehybrid", "lfm2", "qwen3_moe"]
 
 
 def stepped(engine):

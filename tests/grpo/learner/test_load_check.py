@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch", reason="the learner needs torch (install th
 
 from grpo.config import load_config  # noqa: E402
 from grpo.errors import ModelError  # noqa: E402
+from grpo.learner.load_check import gap_above_rounding  # noqa: E402
 from grpo.learner.local_engine import LocalEngine  # noqa: E402
 from grpo.learner.lora_model import LoraSpec  # noqa: E402
 from grpo.learner.segments import Segment  # noqa: E402
@@ -94,6 +95,15 @@ def test_a_model_that_sleeps_is_tried_when_it_wakes_up_first(tmp_path):
     engine = LocalEngine(tiny_kind(tmp_path / "m", "cohere"), LoraSpec(4, 8), seed=1, sleeps=True)
     with pytest.raises(ModelError, match="is not computed as it is served"):
         engine.wake_up()
+
+
+def test_a_single_token_that_rounding_moves_far_is_no_fault():
+    expected = torch.linspace(-6.0, -1.0, 17)
+    moved = expected + torch.where(torch.arange(17) == 3, 8.0, 0.02)
+    assert gap_above_rounding(moved, expected, torch.bfloat16) == 0.0
+    assert gap_above_rounding(moved, expected, torch.float32) == pytest.approx(0.02)
+    moved = expected + torch.where(torch.arange(17) < 9, 0.2, 0.0)
+    assert gap_above_rounding(moved, expected, torch.bfloat16) == pytest.approx(0.2), "most tokens"
 
 
 def refused(folder, init_adapter=None) -> set[str]:

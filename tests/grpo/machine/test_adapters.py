@@ -9,7 +9,7 @@ import pytest
 
 from grpo.config import load_config
 from grpo.errors import ConfigError, ModelError
-from grpo.machine.adapters import read_adapter
+from grpo.machine.adapters import check_adapter_of, read_adapter
 from grpo.runs.trained_policy import find_policy, init_adapter
 from tests.support.runs import weights_file, write_adapter
 
@@ -92,3 +92,19 @@ def test_an_adapter_that_is_not_whole_is_named(tmp_path: Path, content: bytes):
 def test_a_rank_that_is_none_is_named(tmp_path: Path, rank: Any):
     with pytest.raises(ConfigError, match=re.escape(f"is no PEFT LoRA adapter (ValueError: r = {rank!r})")):
         find_policy(adapter(tmp_path / "a", {"r": rank}))
+
+
+@pytest.mark.parametrize("whole", ["", "language_model."])
+def test_an_adapter_none_of_whose_layers_the_model_has_is_refused(tmp_path: Path, whole: str):
+    mine = adapter(tmp_path / "mine", {}, f"base_model.model.model.{whole}layers.1.self_attn.q_proj.lora_B.weight")
+    for of in ("", "language_model.", "other."):
+        model = tmp_path / f"model{of}"
+        model.mkdir()
+        check_adapter_of(mine, model)  # weights of the older form name nothing
+        (model / "model.safetensors").write_bytes(weights_file(name=f"model.{of}layers.1.self_attn.q_proj.weight"))
+        if of == whole:
+            check_adapter_of(mine, model)
+        else:
+            said = f"the model in {model} has none of the adapter's layers (such as model.{whole}layers.1.self_attn.q_proj)"
+            with pytest.raises(ModelError, match=re.escape(said)):
+                check_adapter_of(mine, model)

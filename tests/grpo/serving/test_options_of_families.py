@@ -31,6 +31,14 @@ def test_with_a_state_nothing_is_cached_and_nothing_is_guessed(tmp_path, config,
     assert ("--enable-prefix-caching" in arguments) is caches
     assert ("--no-enable-prefix-caching" in arguments) is not caches
     assert ("--speculative-config" in arguments) is caches
+    assert "--language-model-only" not in arguments
+
+
+def test_a_part_for_images_stays_out_of_memory(tmp_path):
+    config = folder(tmp_path, {"text_config": SIZES | STATE})
+    (options,) = server_options(load_config(None, {"env": "E", "dtype": "float32"}), config, None)
+    assert "--language-model-only" in options.arguments(tmp_path, "base", 1)
+    assert not options.prefix_caching
 
 
 @pytest.mark.parametrize(
