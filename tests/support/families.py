@@ -54,10 +54,14 @@ IMAGES = {"depth": 1, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2
 
 _QWEN = {"hidden_size": 128, "head_dim": 64, "linear_key_head_dim": 128, "linear_value_head_dim": 128}
 
+_PLAIN = {"hidden_size": 128, "head_dim": 32}
+
 SERVED: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("qwen2", "qwen3", "smollm3", "mistral", "granite"), _PLAIN),
     "qwen3_5": _QWEN,
     "qwen3_5_text": _QWEN,
-    "granitemoehybrid": {"hidden_size": 128, "head_dim": 32, "mamba_n_heads": 32, "num_local_experts": 0},
+    "lfm2": _PLAIN | {"block_dim": 128, "conv_dim": 128, "conv_dim_out": 128},
+    "granitemoehybrid": _PLAIN | {"mamba_n_heads": 32, "num_local_experts": 0},
 }
 """Families whose tiny models vLLM's CPU build serves, and what it asks of their sizes."""
 

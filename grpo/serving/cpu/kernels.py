@@ -68,6 +68,23 @@ def install_kernels(ops: Any, platform: Any, kernels: Any) -> None:
     platform.check_and_update_config = staticmethod(check_and_update_config)
 
 
+def install_rotary(embedding: Any) -> None:
+    """Give the rotary kernel rows of all heads: of a query whose heads are apart (LFM2) it would take them for tokens.
+
+    Args:
+        embedding: vLLM's class ``RotaryEmbedding``.
+    """
+    kernel = embedding.forward_cpu
+
+    def forward_cpu(
+        self: Any, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        turned, turned_key = kernel(self, positions, query.flatten(1), None if key is None else key.flatten(1))
+        return turned.view_as(query), None if key is None else turned_key.view_as(key)
+
+    embedding.forward_cpu = forward_cpu
+
+
 def _takes(x: torch.Tensor, weight: torch.Tensor | None, epsilon: float, variance_size: int | None = None) -> bool:
     """Whether the kernel takes these arguments; vLLM's native form takes all."""
     return variance_size is None and weight is not None and weight.dtype == x.dtype and x.is_contiguous()

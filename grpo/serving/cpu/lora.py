@@ -23,7 +23,7 @@ import torch
 from torch.nn.functional import linear
 
 from grpo.machine.processes import PARENT_VARIABLE
-from grpo.serving.cpu.kernels import install_kernels
+from grpo.serving.cpu.kernels import install_kernels, install_rotary
 from grpo.serving.cpu.memory import install_count
 from grpo.serving.cpu.merge import Tally, install_merge
 from grpo.serving.cpu.sampler import install_sampler
@@ -52,6 +52,7 @@ def register() -> None:
     from vllm.lora.layers.base_linear import BaseLinearLayerWithLoRA
     from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
     from vllm.model_executor.layers.linear import UnquantizedLinearMethod
+    from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
     from vllm.platforms import current_platform
     from vllm.v1 import outputs
     from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
@@ -67,6 +68,7 @@ def register() -> None:
     install_verifier(RejectionSampler, outputs)
     install_count(cpu_worker)
     install_kernels(vllm_ops, type(current_platform), torch.ops._C)
+    install_rotary(RotaryEmbedding)
     _LOGGER.info("grpo's LoRA plugin for the CPU is on: one matrix product per active adapter.")
 
 

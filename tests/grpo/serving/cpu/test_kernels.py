@@ -125,8 +125,10 @@ for dtype in (torch.float32, torch.bfloat16):
         cos, sin = angles.cos()[:, None], angles.sin()[:, None]
         turned = torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
         expected.append(turned.reshape(part.shape))
-    for part, right in zip(rotary(positions, query, key), expected, strict=True):
-        worst["rotary"] = max(worst["rotary"], error(part, right))
+    apart = rotary(positions, *(part.clone().view(100, -1, 16) for part in (query, key)))
+    for part, right in zip((*apart, *rotary(positions, query, key)), expected * 2, strict=True):
+        worst["rotary"] = max(worst["rotary"], error(part.flatten(1), right))
+    assert apart[0].shape == (100, 4, 16)
     found[str(dtype).removeprefix("torch.")] = worst
 print(json.dumps(found))
 """
