@@ -44,7 +44,7 @@ class Family:
         return f"{known}: {self.why}" if self.why else known
 
 
-_BFLOAT16 = "on a CPU vLLM computes its linear attention in bfloat16 alone, and needs torchvision"
+_AMX = "on a CPU vLLM computes its linear attention with AMX and in bfloat16 alone, and needs torchvision"
 _ON_GPUS = "with LoRA, vLLM computes experts on GPUs alone"
 
 FAMILIES = (
@@ -54,7 +54,7 @@ FAMILIES = (
     Family("SmolLM3", ("smollm3",), calls="JSON in tags; tested", served=True),
     Family("Mistral", ("mistral",), served=True, windowed=True),
     Family("Granite 3", ("granite",), served=True),
-    Family("Qwen3.5", ("qwen3_5", "qwen3_5_text"), "linear attention", "XML in tags; tested", True, why=_BFLOAT16),
+    Family("Qwen3.5", ("qwen3_5", "qwen3_5_text"), "linear attention", "XML in tags; tested", True, why=_AMX),
     Family("LFM2", ("lfm2",), "short convolutions", "Python in tags; tested", True),
     Family("Granite 4", ("granitemoehybrid",), "Mamba 2; experts in some", served=True, why="without experts"),
     Family("Qwen3 MoE", ("qwen3_moe",), "experts", "JSON in tags; tested", why=_ON_GPUS),

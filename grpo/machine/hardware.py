@@ -87,6 +87,14 @@ def _cpu_quotas() -> Iterator[float]:
             yield quota / period
 
 
+def has_amx() -> bool:
+    """Whether the processor has matrix units for bfloat16 (AMX), as far as the system says it."""
+    try:
+        return "amx_bf16" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
 def memory_gib() -> float:
     """Memory in GiB that this machine has, or what a container or cgroup allows of it."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

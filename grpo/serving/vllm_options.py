@@ -22,7 +22,7 @@ from grpo.devices.memory import CPU_KV_CACHE_GIB, GIB, SERVER_TOKENS, served_ada
 from grpo.devices.plan import CARD_ORDER, plan_gpus
 from grpo.devices.shape import ModelShape, carries_state, decoder_config, is_beside_images
 from grpo.errors import ConfigError
-from grpo.machine.hardware import cpu_count, spin_count, usable_cores
+from grpo.machine.hardware import cpu_count, has_amx, spin_count, usable_cores
 from grpo.machine.installed import can_compile_for_cpu, has_room
 from grpo.machine.probe import Dtype, computing_dtype
 from grpo.machine.processes import child_environment, kept_memory
@@ -196,7 +196,7 @@ class ServerOptions:
 
         Raises:
             ConfigError: ``max_model_len`` is above the model's limit; or, on a CPU, the model has experts, or linear
-                attention in float32 or without what vLLM needs for it.
+                attention and not what vLLM needs for it.
         """
         config = decoder_config(json.loads((model_path / "config.json").read_text(encoding="utf-8")))
         limit = config.get("max_position_embeddings")
@@ -212,10 +212,11 @@ class ServerOptions:
             raise ConfigError(
                 f"the model in {model_path} has experts, which vLLM computes with LoRA on GPUs alone; {elsewhere}"
             )
-        if "linear_num_key_heads" in config and self.dtype != "bfloat16":
+        if "linear_num_key_heads" in config and not (self.dtype == "bfloat16" and has_amx()):
+            amx = "has AMX: --set dtype=bfloat16" if has_amx() else "has no AMX"
             raise ConfigError(
-                f"the model in {model_path} has linear attention, which vLLM computes on a CPU in bfloat16 alone, and "
-                f"dtype is {self.dtype}; --set dtype=bfloat16, {elsewhere}"
+                f"the model in {model_path} has linear attention, which vLLM computes on a CPU with AMX and in "
+                f"bfloat16 alone; dtype is {self.dtype}, and this CPU {amx}, {elsewhere}"
             )
         if str(config.get("model_type")).startswith("qwen3_5") and importlib.util.find_spec("torchvision") is None:
             raise ConfigError(

@@ -6,6 +6,7 @@ import pytest
 
 from grpo.config import load_config
 from grpo.errors import ConfigError
+from grpo.serving import vllm_options
 from grpo.serving.vllm_options import ServerOptions, server_options
 
 SIZES = {
@@ -45,19 +46,27 @@ def test_a_part_for_images_stays_out_of_memory(tmp_path):
     ("config", "said"),
     [
         ({"num_experts": 4}, "has experts, which vLLM computes with LoRA on GPUs alone; sample on a GPU"),
-        ({"linear_num_key_heads": 2}, "in bfloat16 alone, and dtype is float32; --set dtype=bfloat16"),
+        ({"linear_num_key_heads": 2}, "alone; dtype is float32, and this CPU has AMX: --set dtype=bfloat16, sample on"),
         ({"max_position_embeddings": 100}, "was made for 100: choose shorter episodes"),
         ({"text_config": {"max_position_embeddings": 100}}, "was made for 100: choose shorter episodes"),
     ],
 )
-def test_what_vllm_does_not_serve_on_a_cpu_is_refused_by_name(tmp_path, config, said):
+def test_what_vllm_does_not_serve_on_a_cpu_is_refused_by_name(tmp_path, monkeypatch, config, said):
+    monkeypatch.setattr(vllm_options, "has_amx", lambda: True)
     with pytest.raises(ConfigError, match=said):
         ServerOptions(dtype="float32").check_model(folder(tmp_path, config))
     if "position" not in str(config):
         ServerOptions(device="cuda").check_model(tmp_path)
 
 
+def test_linear_attention_needs_amx(tmp_path, monkeypatch):
+    monkeypatch.setattr(vllm_options, "has_amx", lambda: False)
+    with pytest.raises(ConfigError, match="dtype is bfloat16, and this CPU has no AMX, sample on a GPU"):
+        ServerOptions(dtype="bfloat16").check_model(folder(tmp_path, {"linear_num_key_heads": 2}))
+
+
 def test_qwen_3_5_needs_torchvision(tmp_path, monkeypatch):
+    monkeypatch.setattr(vllm_options, "has_amx", lambda: True)
     import importlib.util
 
     config = folder(tmp_path, {"model_type": "qwen3_5", "linear_num_key_heads": 2})
