@@ -14,7 +14,7 @@ from typing import Any, Self
 from grpo.devices.families import OTHERS, family_of
 from grpo.devices.frozen_parts import ATTENTION, NOTHING, FrozenParts, has_experts, layer_kinds
 from grpo.errors import ModelError
-from grpo.machine.models import config_at_hand
+from grpo.machine.models import EMBEDDED_MODEL, config_at_hand
 from grpo.machine.probe import Dtype
 from judges.common.files import read_json
 
@@ -204,7 +204,7 @@ def shape_at_hand(model: str) -> ModelShape | None:
         ModelError: ``config.json`` lacks a size.
     """
     config = config_at_hand(model)
-    return QWEN_MODELS.get(model) if config is None else ModelShape.read(config.parent)
+    return RECIPES_MODELS.get(model) if config is None else ModelShape.read(config.parent)
 
 
 def check_trainable(folder: Path, longest_row: int) -> None:
@@ -260,7 +260,8 @@ def _said(config: Mapping[str, Any]) -> list[str]:
     ]
 
 
-QWEN_MODELS = {
+RECIPES_MODELS = {
+    EMBEDDED_MODEL: ModelShape(30, 576, 1536, 9, 3, 64, 49152, tied=True),
     "Qwen/Qwen2.5-0.5B-Instruct": ModelShape(24, 896, 4864, 14, 2, 64, 151936, tied=True),
     "Qwen/Qwen2.5-7B-Instruct": ModelShape(28, 3584, 18944, 28, 4, 128, 152064, tied=False),
     "Qwen/Qwen2.5-14B-Instruct": ModelShape(48, 5120, 13824, 40, 8, 128, 152064, tied=False),

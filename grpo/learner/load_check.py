@@ -17,7 +17,7 @@ from grpo.learner.segments import Segment
 
 BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 0.07}
 """Median |difference| of log-probabilities, as a share of their standard deviation. Rounding alone is at most 3e-6 and
-0.045 (SmolLM2-135M and tiny models of 16 families, with an adapter and without, on a CPU); the least of the faults that
+0.045 (SmolLM2-135M and tiny models of 16 kinds, with an adapter and without, on a CPU); the least of the faults that
 are tested is 0.076. A fault moves most tokens; rounding to bfloat16 may move a single one by 8 nats."""
 
 

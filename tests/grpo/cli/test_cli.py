@@ -12,7 +12,7 @@ from email_env.versions import __version__
 from grpo.cli.train import _check_memory, _train, train
 from grpo.config import load_config
 from grpo.devices.memory import cpu_needs
-from grpo.devices.shape import QWEN_MODELS
+from grpo.devices.shape import RECIPES_MODELS
 from grpo.display.terminal import Display
 from grpo.errors import ConfigError
 from tests import documents
@@ -97,9 +97,9 @@ def test_on_a_gpu_nothing_of_the_learner_is_there_before_the_server_is_ready(dev
 
 
 def test_memory_that_is_short_is_said_before_anything_starts_and_too_little_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "config.json").write_text(json.dumps(QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config()))
+    (tmp_path / "config.json").write_text(json.dumps(RECIPES_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config()))
     config = load_config(None, {"env": "CartPole-v1", "device": "cpu", "dtype": "float32"})
-    needs = cpu_needs(config, QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"])
+    needs = cpu_needs(config, RECIPES_MODELS["Qwen/Qwen2.5-0.5B-Instruct"])
     said = []
 
     def checked(free):

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from grpo.cli.train import train
 from grpo.config import load_config
 from grpo.devices.memory import cpu_needs
-from grpo.devices.shape import QWEN_MODELS
+from grpo.devices.shape import RECIPES_MODELS
 from tests.support.envs import WORD_ENV
 from tests.support.tiny_model import edit_weights, tiny_adapter, tiny_chat_model_folder
 
@@ -40,7 +40,7 @@ def test_a_run_on_a_gpu_is_shown_with_its_memory_and_vllms_arguments(tmp_path, n
     assert said["vLLM on GPU 0 (a card, 24.0 GiB)"].endswith("3.0 of it for 64 of 64 sequences at full length")
     assert "learner on GPU 0 (a card, 24.0 GiB)" in said
     assert f"--model {SMALL} " in said["vLLM's arguments"]
-    kv_bytes = (64 * 4096 + 64) * QWEN_MODELS[SMALL].kv_bytes("bfloat16")
+    kv_bytes = (64 * 4096 + 64) * RECIPES_MODELS[SMALL].kv_bytes("bfloat16")
     assert f"--kv-cache-memory-bytes {kv_bytes}" in said["vLLM's arguments"]
 
 
@@ -93,7 +93,9 @@ def test_a_folder_is_planned_by_its_own_sizes_and_an_unknown_model_not_at_all(tm
     nvidia_smi(81559, 81559)
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(QWEN_MODELS[LARGE].to_config() | {"max_position_embeddings": 2048}))
+    (folder / "config.json").write_text(
+        json.dumps(RECIPES_MODELS[LARGE].to_config() | {"max_position_embeddings": 2048})
+    )
     status, lines = shown(tmp_path, "--recipe", "email-gpu", "--model", str(folder))
     assert f"model: {folder}, in {folder}" in lines
     assert any(line.startswith("learner on GPU 1 (a card, 79.6 GiB)") for line in lines)
@@ -126,7 +128,7 @@ def test_a_model_that_cannot_be_trained_is_not_planned(tmp_path, nvidia_smi, dev
     nvidia_smi(81559)
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(QWEN_MODELS[SMALL].to_config() | more))
+    (folder / "config.json").write_text(json.dumps(RECIPES_MODELS[SMALL].to_config() | more))
     status, lines = shown(tmp_path, "--model", str(folder), "--set", f"device={device}", "--set", "dtype=bfloat16")
     assert (status, len(lines)) == (1, 1)
     assert lines[0].startswith(f"Error: {said.format(folder)}")
@@ -204,12 +206,14 @@ def test_an_env_without_splits_is_evaluated_on_none(tmp_path):
 def test_the_memory_on_the_cpu_is_shown_for_each_dtype_that_may_be_chosen(tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(QWEN_MODELS[SMALL].to_config()))
+    (folder / "config.json").write_text(json.dumps(RECIPES_MODELS[SMALL].to_config()))
     config = load_config("email-cpu", {"env": EMAIL_ENV, "model": str(folder)})
     for dtypes, arguments in ((("bfloat16", "float32"), ()), (("float32",), ("--set", "dtype=float32"))):
         status, lines = shown(tmp_path, "--recipe", "email-cpu", "--model", str(folder), *arguments)
         assert status == 0
-        needs = {dtype: cpu_needs(config.model_copy(update={"dtype": dtype}), QWEN_MODELS[SMALL]) for dtype in dtypes}
+        needs = {
+            dtype: cpu_needs(config.model_copy(update={"dtype": dtype}), RECIPES_MODELS[SMALL]) for dtype in dtypes
+        }
         assert [line for line in lines if line.startswith("in ")] == [f"in {dtype}: {needs[dtype]}" for dtype in dtypes]
 
 

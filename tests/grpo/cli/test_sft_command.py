@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from grpo.cli.sft import sft
 from grpo.config import load_config
 from grpo.devices.plan import plan_gpus
-from grpo.devices.shape import QWEN_MODELS
+from grpo.devices.shape import RECIPES_MODELS
 from grpo.display.meanings import OF_IMITATION
 from grpo.episodes.record import write_episodes
 from grpo.errors import ConfigError
@@ -111,7 +111,7 @@ def test_an_adapter_of_a_hub_model_is_gone_on_from_without_a_look_at_the_hub(mod
 @pytest.mark.torch
 def test_imitation_leaves_no_room_on_the_gpu_for_a_server_that_does_not_run(tmp_path, nvidia_smi):
     nvidia_smi(40 * 1024)
-    shape = QWEN_MODELS["Qwen/Qwen2.5-14B-Instruct"]
+    shape = RECIPES_MODELS["Qwen/Qwen2.5-14B-Instruct"]
     (tmp_path / "config.json").write_text(json.dumps(shape.to_config()))
     config = load_config(None, {"env": "X-v0", "device": "cuda", "learner.token_budget": 4096})
     with pytest.raises(ConfigError, match=r"does not fit: needed are 33\.1 GiB for the learner, .* GiB for vLLM"):

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config  # noqa:
 from grpo.config import load_config  # noqa: E402
 from grpo.devices.memory import CPU_SLACK, GIB, cpu_needs, learner_memory, server_memory  # noqa: E402
 from grpo.devices.plan import plan_gpus  # noqa: E402
-from grpo.devices.shape import LINEAR_LAYERS, QWEN_MODELS, ModelShape  # noqa: E402
+from grpo.devices.shape import LINEAR_LAYERS, RECIPES_MODELS, ModelShape  # noqa: E402
 from grpo.errors import ConfigError, ModelError  # noqa: E402
 from grpo.learner.cpu import attention, fused_lora, shared_rows  # noqa: E402
 from grpo.learner.loss import SelectedLogprobs  # noqa: E402
@@ -31,7 +31,7 @@ SIZES = ("0.5B", "7B", "14B")
 
 
 def shape_of(size):
-    return QWEN_MODELS[f"Qwen/Qwen2.5-{size}-Instruct"]
+    return RECIPES_MODELS[f"Qwen/Qwen2.5-{size}-Instruct"]
 
 
 def meta_model(shape, *, gradient_checkpointing=False, rank=RANK):
@@ -135,7 +135,7 @@ def test_a_recipes_plan_has_room_for_its_fullest_batch_at_full_depth(recipe, gib
     for rows that share a beginning, too, which these do not."""
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", flash_attention)
     config = load_config(recipe, {"env": "EmailSearch-v0"})
-    shape, longest = QWEN_MODELS[config.model], config.rollout.max_tokens
+    shape, longest = RECIPES_MODELS[config.model], config.rollout.max_tokens
     if gib < 24 and recipe != "email-gpu":
         with pytest.raises(ConfigError, match="does not fit"):
             plan_gpus(config, shape, [Gpu("card", gib)])

@@ -8,12 +8,12 @@ import pytest
 from grpo.config import load_config
 from grpo.devices.memory import GIB
 from grpo.devices.plan import SLACK_GIB, USABLE, Placement, place, plan_gpus
-from grpo.devices.shape import QWEN_MODELS
+from grpo.devices.shape import RECIPES_MODELS
 from grpo.errors import ConfigError
 from grpo.machine.hardware import Gpu
 from tests.support.processes import under_torchrun
 
-SMALL, LARGE, LARGEST = (QWEN_MODELS[f"Qwen/Qwen2.5-{size}-Instruct"] for size in ("0.5B", "7B", "14B"))
+SMALL, LARGE, LARGEST = (RECIPES_MODELS[f"Qwen/Qwen2.5-{size}-Instruct"] for size in ("0.5B", "7B", "14B"))
 
 
 def gpus(*memory_gib):

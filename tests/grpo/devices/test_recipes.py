@@ -5,7 +5,7 @@ import pytest
 from grpo.config import load_config, recipe_names
 from grpo.devices.memory import GIB
 from grpo.devices.plan import USABLE, plan_gpus
-from grpo.devices.shape import QWEN_MODELS
+from grpo.devices.shape import RECIPES_MODELS
 from grpo.machine.hardware import Gpu
 
 SMALLEST_CARDS = {"email-gpu": 22.5, "email-gpu-80gb": 79.1, "art-e": 79.1}
@@ -15,7 +15,7 @@ SMALLEST_CARDS = {"email-gpu": 22.5, "email-gpu-80gb": 79.1, "art-e": 79.1}
 @pytest.mark.parametrize("name", SMALLEST_CARDS)
 def test_a_recipe_fits_on_the_smallest_card_of_its_kind(name):
     config = load_config(name, {"env": "EmailSearch-v0"})
-    plan = plan_gpus(config, QWEN_MODELS[config.model], [Gpu("card", SMALLEST_CARDS[name])])
+    plan = plan_gpus(config, RECIPES_MODELS[config.model], [Gpu("card", SMALLEST_CARDS[name])])
     assert plan.learner is not None
     assert plan.server is not None
     assert plan.learner.total + plan.server.total <= USABLE * SMALLEST_CARDS[name] * GIB
@@ -32,7 +32,7 @@ def test_a_recipe_fits_on_the_smallest_card_of_its_kind(name):
 )
 def test_a_recipe_for_a_large_card_fits_on_a_smaller_one_in_turns(name, gib, changed):
     config = load_config(name, {"env": "EmailSearch-v0", **changed})
-    plan = plan_gpus(config, QWEN_MODELS[config.model], [Gpu("card", gib)], host_gib=96)
+    plan = plan_gpus(config, RECIPES_MODELS[config.model], [Gpu("card", gib)], host_gib=96)
     assert plan.in_turns
     assert plan.sequences[0] >= config.rollout.concurrency / 6
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from grpo.devices.shape import QWEN_MODELS, ModelShape, check_trainable, rows_alone
+from grpo.devices.shape import RECIPES_MODELS, ModelShape, check_trainable, rows_alone
 from grpo.errors import ModelError
+from grpo.machine.models import EMBEDDED_MODEL
 from judges.common.files import DamagedFileError
 
-SIZES = QWEN_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config() | {"num_hidden_layers": 2, "architectures": ["Some"]}
+SIZES = RECIPES_MODELS["Qwen/Qwen2.5-0.5B-Instruct"].to_config() | {"num_hidden_layers": 2, "architectures": ["Some"]}
 MAMBA = {
     "mamba_n_heads": 8,
     "mamba_d_head": 8,
@@ -109,3 +110,7 @@ def test_a_config_that_is_none_is_named(tmp_path: Path, content: str):
     for reader in (ModelShape.read, lambda folder: check_trainable(folder, 8192)):
         with pytest.raises(DamagedFileError, match=rf"^{tmp_path}/config.json is not (a )?JSON"):
             reader(tmp_path)
+
+
+def test_the_embedded_model_is_planned_before_it_is_converted(model_dir: Path):
+    assert RECIPES_MODELS[EMBEDDED_MODEL] == ModelShape.read(model_dir)

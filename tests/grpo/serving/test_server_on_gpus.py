@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo.config import load_config
-from grpo.devices.shape import QWEN_MODELS
+from grpo.devices.shape import RECIPES_MODELS
 from grpo.errors import ConfigError, ServerStartError
 from grpo.serving.vllm import VllmServer, built_for, make_servers
 from grpo.serving.vllm_options import ServerOptions
@@ -16,7 +16,7 @@ from grpo.serving.vllm_options import ServerOptions
 
 def model_in(folder: Path, name: str = "Qwen/Qwen2.5-0.5B-Instruct") -> None:
     """As much of a model as its shape is read from."""
-    shape = QWEN_MODELS[name].to_config()
+    shape = RECIPES_MODELS[name].to_config()
     (folder / "config.json").write_text(json.dumps(shape | {"max_position_embeddings": 32768}))
 
 
