@@ -65,6 +65,6 @@ def check_adapter_of(adapter: Path, model: Path) -> None:
     known = {name.removesuffix(".weight") for file in model.glob("*.safetensors") for name in names_in(file)}
     if known and not layers & known:
         raise ModelError(
-            f"the model in {model} has none of the adapter's layers (such as {min(layers)}); name the model that the "
+            f"the model in {model} has none of the adapter's layers (such as {min(layers, default='none')}); name the model that the "
             "adapter was trained on"
         )
