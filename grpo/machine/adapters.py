@@ -64,7 +64,8 @@ def check_adapter_of(adapter: Path, model: Path) -> None:
     layers = {name.removeprefix("base_model.model.").rpartition(".lora_")[0] for name in names_in(adapter / _WEIGHTS)}
     known = {name.removesuffix(".weight") for file in model.glob("*.safetensors") for name in names_in(file)}
     if known and not layers & known:
+        one = min(layers, default="it has none")
         raise ModelError(
-            f"the model in {model} has none of the adapter's layers (such as {min(layers, default='none')}); name the model that the "
-            "adapter was trained on"
+            f"the model in {model} has none of the adapter's layers (such as {one}); name the model that the adapter "
+            "was trained on"
         )
