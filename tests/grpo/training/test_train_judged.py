@@ -92,8 +92,9 @@ def test_answers_in_other_words_are_marked_while_vllm_samples(vllm_server, tmp_p
     assert finished.exit_code == 0, finished.output
     (step,) = read_jsonl(run_dir / "metrics.jsonl")
     assert step.get("answer/undecided", 0.0) == step["judge/failures"] == 0.0
-    marked = [e for e in read_jsonl(run_dir / "trajectories" / "step-0001.jsonl") if e["verdict"]]
-    judged = [e for e in marked if e["verdict"]["decided_by"] == "judge"]
+    episodes = read_jsonl(run_dir / "trajectories" / "step-0001.jsonl")
+    marked = [e for e in episodes if "answer_by_judge" in e["metrics"]]  # "I don't know" is, and needs no verdict
+    judged = [e for e in marked if e["verdict"] and e["verdict"]["decided_by"] == "judge"]
     assert step.get("answer/by_judge", 0.0) == pytest.approx(len(judged) / max(len(marked), 1))
     assert len(server.requests) <= len(judged) + 1, "one before the start, and one for every answer"
     for episode in judged:
