@@ -103,7 +103,7 @@ def test_the_page_goes_from_a_mailbox_to_evaluations_of_agents(mailbox):
     assert "left out" not in built.output
     oracle = run(beginning("grpo-eval", "oracle"))
     assert re.search(r"Correct +100\.0 %", oracle.output)
-    run(beginning("grpo-eval", "--agent bm25"))
+    run(beginning("grpo-eval", "evals/bm25"))
     with ModelServer(play) as model:
         run(beginning("grpo-eval", "--agent openai:").replace(URL, model.url))
         assert model.requests
@@ -133,3 +133,10 @@ def test_the_page_trains_a_policy_and_evaluates_it(mailbox, vllm_server):
     run(f"{beginning('grpo-train', 'email-cpu')} {small}")
     played = run(beginning("grpo-eval", "policy:runs/mine").replace("runs/mine", "runs/small") + " --limit 2")
     assert "Correct" in played.output
+    run(
+        beginning("grpo-eval", "evals/script")
+        .replace("email-gpu", "email-cpu")
+        .replace('.db"', '.db", "difficulties": null')
+        + " --limit 2"
+    )
+    assert "Correct" in run(beginning("grpo-compare", "evals/script")).output
