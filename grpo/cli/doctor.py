@@ -88,11 +88,12 @@ def doctor(
             results.append(result)
             if not as_json:
                 click.echo(f"{SIGNS[result.status]}  {result.name}: {result.found}")
-    failed = sum(result.status == "failed" for result in results)
+    ran = [result for result in results if result.status != "skipped"]
+    failed = sum(result.status == "failed" for result in ran)
     if as_json:
         click.echo(json.dumps([asdict(result) for result in results], indent=2))
     else:
-        click.echo(f"{failed} of {len(results)} checks failed" if failed else f"All {len(results)} checks passed")
+        click.echo(f"{failed} of {len(ran)} checks failed" if failed else f"All {len(ran)} checks passed")
     if failed:
         sys.exit(1)
 

@@ -215,12 +215,15 @@ def test_the_command_shows_failures_with_their_fix_and_fails(tmp_path):
     assert result.exit_code == 1
     said = r"FAILED   disk: .*GiB free, 1e\+09 needed\); free some, or choose another --run-dir"
     assert re.search(said, result.output), result.output
-    assert "checks failed" in result.output
+    assert result.output.endswith("1 of 6 checks failed\n")
     listed = json.loads(CliRunner().invoke(command, [*arguments, "--json"]).output)
     assert [entry["name"] for entry in listed] == [
         "hardware", "versions", "model hub", "disk", "env", "env's data",
     ]  # fmt: skip
     assert {entry["status"] for entry in listed if entry["name"] == "disk"} == {"failed"}
+    skipped = CliRunner().invoke(command, ["--env", "NoSuch-v0", "--quick", "--run-dir", str(tmp_path)]).output
+    assert "skipped  env's data: needs the check of the env" in skipped
+    assert skipped.endswith("1 of 5 checks failed\n"), "a check that did not run has neither failed nor passed"
 
 
 def put(folder, name, text):
