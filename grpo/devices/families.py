@@ -56,7 +56,14 @@ FAMILIES = (
     Family("Granite 3", ("granite",), served=True),
     Family("Qwen3.5", ("qwen3_5", "qwen3_5_text"), "linear attention", "XML in tags; tested", True, why=_AMX),
     Family("LFM2", ("lfm2",), "short convolutions", "Python in tags; tested", True),
-    Family("Granite 4", ("granitemoehybrid",), "Mamba 2; experts in some", served=True, why="without experts"),
+    Family(
+        "Granite 4",
+        ("granitemoehybrid",),
+        "Mamba 2; experts in some",
+        "JSON in tags; tested",
+        True,
+        why="without experts",
+    ),
     Family("Qwen3 MoE", ("qwen3_moe",), "experts", "JSON in tags; tested", why=_ON_GPUS),
     Family("Qwen3-Next", ("qwen3_next",), "linear attention, experts", why=_ON_GPUS),
     Family(

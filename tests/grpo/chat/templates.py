@@ -1,6 +1,6 @@
 """Chat formats of the models people train, each with a tokenizer that has the family's control tokens.
 
-The templates of Qwen and Llama are the ones that trl ships; SmolLM3's form is written out here. Ids are of the embedded
+The templates of Qwen and Llama are the ones that trl ships; the forms of SmolLM3 and Granite 4 are written out here. Ids are of the embedded
 model's vocabulary with the family's tokens added behind it.
 """
 
@@ -43,6 +43,31 @@ SMOLLM3 = """\
 {%- endfor -%}
 {%- if add_generation_prompt -%}{{- "<|im_start|>assistant\\n" ~ open -}}{%- endif -%}
 """
+
+GRANITE4 = """\
+{%- set tools = (tools or []) | map("tojson") | join("\\n") -%}
+{%- set said = messages[0].content if messages[0].role == "system" else "" -%}
+{{- "<|start_of_role|>system<|end_of_role|>" ~ said ~ "\\n\\n<tools>\\n" ~ tools ~ "\\n</tools><|end_of_text|>\\n" -}}
+{%- for message in messages -%}
+  {%- if message.role == "user" -%}
+    {{- "<|start_of_role|>user<|end_of_role|>" ~ message.content ~ "<|end_of_text|>\\n" -}}
+  {%- elif message.role == "assistant" -%}
+    {{- "<|start_of_role|>assistant<|end_of_role|>" ~ (message.content or "") -}}
+    {%- for call in message.tool_calls or [] -%}
+      {{- "\\n" if message.content or not loop.first -}}
+      {{- '<tool_call>\\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ call.function.arguments | tojson -}}
+      {{- "}\\n</tool_call>" -}}
+    {%- endfor -%}
+    {{- "<|end_of_text|>\\n" -}}
+  {%- elif message.role == "tool" -%}
+    {%- if messages[loop.index0 - 1].role != "tool" -%}{{- "<|start_of_role|>user<|end_of_role|>" -}}{%- endif -%}
+    {{- "\\n<tool_response>\\n" ~ message.content ~ "\\n</tool_response>" -}}
+    {%- if loop.last or messages[loop.index0 + 1].role != "tool" -%}{{- "<|end_of_text|>\\n" -}}{%- endif -%}
+  {%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- "<|start_of_role|>assistant<|end_of_role|>" -}}{%- endif -%}
+"""
+GRANITE4_CONTROL = ("<|end_of_text|>", "<|end_of_text|>", "<|start_of_role|>", "<|end_of_role|>")
 
 TOOL_TEMPLATE = (
     "{% if tools %}<|im_start|>system\ntools:{% for t in tools %} {{ t.function.name }}{% endfor %}<|im_end|>\n{% endif %}"
@@ -146,8 +171,9 @@ OWN_FORMS = [
     Family("qwen3.6", "qwen3_6.jinja", CHATML_WORDS),
     Family("lfm2", "lfm2_v2.jinja", (), LFM2_CONTROL),
     Family("qwen3 2507", "qwen3_instruct_2507.jinja", CHATML_WORDS),
+    Family("granite 4", GRANITE4, CHATML_WORDS[2:], GRANITE4_CONTROL, "<|end_of_text|>"),
 ]
-"""Families with calls that are no JSON, and one with: as trl 1.16 ships the templates."""
+"""Families with calls that are no JSON, as trl 1.16 ships the templates, and two whose calls are JSON."""
 
 
 def _of_trl(name: str, *control: str, end: str = "<|im_end|>", speaker: str = "tool") -> Family:

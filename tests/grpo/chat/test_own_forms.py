@@ -1,4 +1,4 @@
-"""Calls in a model's own form: XML of Qwen3.5, Python of LFM2. What is sampled is read, and never encoded again."""
+"""Calls in a model's own form: XML of Qwen3.5, Python of LFM2, JSON of Granite 4. What is sampled is read, and never encoded again."""
 
 import random
 
@@ -132,7 +132,9 @@ def test_an_episode_of_the_email_env_is_played_in_the_form(family: Family, model
     finally:
         env.close()
     said = [message["content"] for message in episode.messages if message["role"] == "assistant"]
-    mark = {"q": "<function=", "l": "<|tool_call_start|>["}[family.name[0]] if "2507" not in family.name else '{"name"'
+    mark = {"qwen3 2507": '{"name"', "granite 4": '{"name"', "lfm2": "<|tool_call_start|>["}.get(
+        family.name, "<function="
+    )
     assert all(mark in turn for turn in said)
     assert episode.turn_errors == [""] * len(said)
     assert episode.metrics["success"] == 1.0
@@ -186,4 +188,4 @@ def test_the_schema_tells_text_from_numbers():
 @own_forms
 def test_vllm_is_told_its_parser_of_the_form(family: Family, model_dir):
     parser = served_chat(family.chat(model_dir)).tool_parser
-    assert parser == {"q": "qwen3_xml", "l": "lfm2"}[family.name[0]] if "2507" not in family.name else "hermes"
+    assert parser == {"qwen3 2507": "hermes", "granite 4": "hermes", "lfm2": "lfm2"}.get(family.name, "qwen3_xml")
