@@ -98,13 +98,12 @@ def estimated_pace(config: TrainConfig, shape: ModelShape, gflops: float, tokens
 
 
 def step_seconds(config: TrainConfig, pace: Pace) -> float:
-    """Of a GRPO step before one was made: its episodes and its rows take as long as those that were played before."""
-    rollout = config.rollout
-    learned: float = rollout.group_size
-    if config.loss.negative_weight == 0:
-        learned /= 2
+    """Of a GRPO step before one was made: its episodes take as long as those before, and half of them are learned from.
+
+    The others are in groups with equal rewards, or no better than their group where only better ones are learned.
+    """
     row_seconds = pace.warm_start_step / config.warm_start.batch
-    return rollout.groups_per_step * (rollout.group_size * pace.episode + learned * row_seconds)
+    return config.rollout.groups_per_step * config.rollout.group_size * (pace.episode + row_seconds / 2)
 
 
 def measured_pace(run: RunDirectory) -> Pace:

@@ -24,8 +24,8 @@ from grpo.training.pace import (
 from tests.support.envs import WORD_ENV
 
 ESTIMATE = Pace(warm_start_step=2.0, episode=1.0)
-STEP = {"rollout": {"groups_per_step": 5, "group_size": 8}, "warm_start": {"batch": 2}}
-"""By hand: with the estimate 40 episodes of 1 s and 40 rows of 1 s make a step of 80 s."""
+STEP = {"rollout": {"groups_per_step": 5, "group_size": 8}, "warm_start": {"batch": 1}}
+"""By hand: with the estimate 40 episodes of 1 s and 20 rows of 2 s make a step of 80 s."""
 
 
 def settings_of(minutes=None, steps=100, warm_start=0, **evaluation):
@@ -47,7 +47,7 @@ def test_the_estimate_is_the_works_operations_over_the_speed():
     """By hand: 2 and 4 operations for each of a model's weights and each token; half of the rollouts are learned from."""
     shape = ModelShape(layers=1, hidden=8, intermediate=16, heads=2, kv_heads=1, head_dim=4, vocab=100, tied=True)
     rollout = {"groups_per_step": 3, "group_size": 4}
-    config = TrainConfig(env=WORD_ENV, rollout=rollout, warm_start={"batch": 5}, loss={"negative_weight": 0.0})
+    config = TrainConfig(env=WORD_ENV, rollout=rollout, warm_start={"batch": 5})
     pace = estimated_pace(config, shape, 10.0, 500.0)
     token = shape.parameters / 10e9
     assert pace.episode == pytest.approx(500 * (2 * token / SAMPLER_SHARE + SAMPLER_TOKEN_SECONDS))
@@ -119,9 +119,9 @@ def test_before_the_warm_start_all_of_it_is_left(tmp_path):
 @pytest.mark.parametrize(
     ("done", "left"),
     [
-        ({"evaluations": (("before-sampled", 48, 96),)}, 288 * 0.5 + 40 * 0.5 + 40),
-        ({"evaluations": DONE["evaluations"]}, 192 * 0.5 + 40 * 0.5 + 40),
-        ({"warm": (6,)}, 384 * 1 + 40 * 1 + 40 * 3),
+        ({"evaluations": (("before-sampled", 48, 96),)}, 288 * 0.5 + 40 * 0.5 + 20 * 2),
+        ({"evaluations": DONE["evaluations"]}, 192 * 0.5 + 40 * 0.5 + 20 * 2),
+        ({"warm": (6,)}, 384 * 1 + 40 * 1 + 20 * 6),
     ],
     ids=["sampled", "both", "slow updates"],
 )
@@ -146,7 +146,7 @@ def test_without_an_estimate_the_warm_start_and_the_evaluation_before_tell_how_l
     run = a_run(tmp_path, warm=(6,))
     assert math.isnan(Clock(settings_of(), run).left(0, 1))
     run = a_run(tmp_path / "evaluated", warm=(6,), evaluations=DONE["evaluations"])
-    assert Clock(settings_of(), run).left(0, 1) == 192 * 0.5 + 40 * 0.5 + 40 * 3
+    assert Clock(settings_of(), run).left(0, 1) == 192 * 0.5 + 40 * 0.5 + 20 * 6
 
 
 def test_a_run_of_no_steps_has_no_evaluation_after_them(tmp_path):
