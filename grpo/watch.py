@@ -159,6 +159,7 @@ class Watchdog(Closeable):
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="grpo-watchdog", daemon=True)
         self._writer = threading.Thread(target=self._write, name="grpo-watchdog-file", daemon=True)
+        self._end: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-I", "-S", "-c", _LAST_WORDS, str(self._path)]
@@ -171,10 +172,11 @@ class Watchdog(Closeable):
     def close(self) -> None:
         """End it."""
         self._ended.set()
-        if self._thread.is_alive():
+        if self._end is not None:
+            self._end.communicate(b"a word")  # before all that can be interrupted
+            self._end = None
             self._thread.join()
             self._writer.join(self._patience)  # a disk may never answer
-            self._end.communicate(b"a word")
         self._path.unlink(missing_ok=True)
 
     def _watch(self) -> None:

@@ -143,3 +143,15 @@ def test_a_process_that_ends_by_itself_or_by_an_error_has_said_what_there_is_to_
     program += "with Watchdog(print, Path(sys.argv[1])): sys.exit('a word')"
     ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (1, "a word\n")
+
+
+def test_an_end_that_ctrl_c_interrupts_is_no_end_without_a_word(tmp_path, monkeypatch, capfd):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    dog = Watchdog(print, tmp_path).__enter__()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dog._thread, "join", interrupted)
+        dog.close()
+    dog._thread.join()
+    assert capfd.readouterr().err == ""

@@ -54,8 +54,8 @@ def main():
     child = multiprocessing.get_context("spawn").Process(target=engine, daemon=True)
     child.start()
     print("engine", child.pid, "of", os.environ.get("OMP_PLACES"), flush=True)
-    if mode == "slow":
-        time.sleep(1.5)
+    while mode == "slow" and not os.path.exists(os.environ["FAKE_VLLM_READY"]):
+        time.sleep(0.05)
     if mode == "never":
         time.sleep(600)
     HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()

@@ -46,18 +46,24 @@ def test_a_server_answers_reports_progress_and_leaves_nothing(
     model: Path, fake_vllm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("FAKE_VLLM_MODE", "slow")
+    monkeypatch.setenv("FAKE_VLLM_READY", str(tmp_path / "ready"))
     monkeypatch.setattr(vllm, "SILENT_SECONDS", 0.4)
     heard: list[str] = []
+
+    def hear(line: str) -> None:
+        heard.append(line)
+        if len(heard) == 2:
+            (tmp_path / "ready").touch()
+
     server = VllmServer(model, tmp_path / "run" / "server.log")
     server.start()
     assert server._process is not None
     session = server._process.pid
-    seconds = server.wait_ready(heard.append)
+    seconds = server.wait_ready(hear)
     assert models_of(server) == {server.model: None}
     assert httpx.get(f"{server.url}/v1/models", trust_env=False).status_code == 401, "it has a key of its own"
     assert server.key not in Path(f"/proc/{session}/cmdline").read_text()
     assert server.url.startswith("http://127.0.0.1:")
-    assert 1.5 <= seconds < 300
     assert 2 <= len(heard) <= seconds / 0.4
     assert re.fullmatch(r"still starting: engine.* \(\d+ s\)", heard[-1]), "the log's last line"
     assert len(processes_in(session)) >= 2  # API server, engine
@@ -104,7 +110,7 @@ def test_a_server_that_is_never_ready_is_stopped(
     monkeypatch.setenv("FAKE_VLLM_MODE", "never")
     server = VllmServer(model, tmp_path / "server.log", start_timeout_seconds=1.0)
     server.start()
-    with pytest.raises(ServerStartError, match="was not ready after 1 s"):
+    with pytest.raises(ServerStartError, match=r"was not ready after \d+ s"):
         server.wait_ready()
     assert not server.is_alive()
 
