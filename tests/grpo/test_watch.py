@@ -150,8 +150,11 @@ def test_an_end_that_ctrl_c_interrupts_is_no_end_without_a_word(tmp_path, monkey
         raise KeyboardInterrupt
 
     dog = Watchdog(print, tmp_path).__enter__()
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(dog._thread, "join", interrupted)
+    teller = dog._end
+    assert teller is not None
+    monkeypatch.setattr(dog._thread, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         dog.close()
+    monkeypatch.undo()
     dog._thread.join()
-    assert capfd.readouterr().err == ""
+    assert (teller.poll(), capfd.readouterr().err) == (0, "")
