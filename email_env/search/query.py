@@ -19,7 +19,7 @@ from email_env.search import cjk
 from judges.common.text import is_utf8, shown
 
 MAX_KEYWORDS = 12
-MAX_KEYWORD_CHARS = 80
+MAX_KEYWORD_CHARS = 200
 MAX_SEARCH_WORDS = 24
 MAX_RESULTS = 10
 MAX_OFFSET = 1_000
