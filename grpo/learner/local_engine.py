@@ -160,9 +160,7 @@ class LocalEngine:
         self._body, self._head = inner.model, inner.lm_head
         self._logits_divisor = getattr(inner.config, "logits_scaling", None) or 1.0
         self.parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=self.device.type == "cuda"
-        )
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
         if not sleeps:
             self._try()
 
