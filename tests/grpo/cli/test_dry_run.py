@@ -193,7 +193,7 @@ def test_a_run_on_the_cpu_is_shown_too(tmp_path):
     assert any(line.startswith("learner and vLLM on the CPU: ") for line in lines)
     assert any(line.startswith("vLLM's arguments: --model some/model") and "--dtype float32" in line for line in lines)
     assert "warm start: 50 steps of a demonstration of 'verbatim'" in lines
-    assert "evaluation before and after: 64 scenarios of the split 'test', up to 192 greedily" in lines
+    assert "evaluation before and after: 32 scenarios of the split 'test', up to 192 greedily" in lines
 
 
 def test_an_env_without_splits_is_evaluated_on_none(tmp_path):
