@@ -116,8 +116,9 @@ class SelectedLogprobs(torch.autograd.Function):
     """Log-probability of one target id per position from hidden states, without keeping the logits.
 
     The vocabulary projection is frozen under LoRA, so the gradient with respect to the hidden state is
-    ``(W[target] - softmax(logits) @ W) / temperature`` and can be formed while the logits of a chunk are at hand:
-    memory is one chunk of logits, and backward is one multiplication.
+    ``(onehot(target) - softmax(logits)) @ W / temperature`` and can be formed while the logits of a chunk are at hand:
+    memory is one chunk of logits, and backward is one multiplication. The difference is taken before the product, in
+    float32: bfloat16 has no numbers between 0.996 and 1, so that of a sure token would be lost.
     """
 
     @staticmethod
@@ -140,7 +141,7 @@ class SelectedLogprobs(torch.autograd.Function):
             for logits_RV, targets_R, found_R, spread_R in zip(*split, strict=True):
                 _softmax(logits_RV, targets_R, found_R, spread_R, temperature, scratch_2RV[:, : len(logits_RV)])
             if gradient_TD is not None:
-                gradient_TD[part] = (weight_VD[target_T[part]] - part_CV @ weight_VD) / temperature
+                gradient_TD[part] = part_CV @ weight_VD
         ctx.save_for_backward(gradient_TD)
         ctx.mark_non_differentiable(entropy_T)
         return logprobs_T, entropy_T
@@ -155,7 +156,7 @@ class SelectedLogprobs(torch.autograd.Function):
 def _softmax(
     logits_RV: Tensor, targets_R: Tensor, logprobs_R: Tensor, entropy_R: Tensor, temperature: float, scratch_2RV: Tensor
 ) -> None:
-    """Fill in the targets' log-probabilities and the entropies, and put probabilities in place of the logits."""
+    """Fill in the targets' log-probabilities and the entropies, and put their gradient in place of the logits."""
     shifted_RV, probs_RV = scratch_2RV
     shifted_RV.copy_(logits_RV).div_(temperature)
     shifted_RV.sub_(shifted_RV.amax(-1, keepdim=True))
@@ -164,4 +165,5 @@ def _softmax(
     log_sums_R = sums_R.log()
     logprobs_R.copy_(shifted_RV.gather(1, targets_R[:, None])[:, 0] - log_sums_R)
     entropy_R.copy_(log_sums_R - shifted_RV.mul_(probs_RV).sum(-1) / sums_R)
-    logits_RV.copy_(probs_RV.div_(sums_R[:, None]))
+    probs_RV.div_(sums_R[:, None] * -temperature)
+    logits_RV.copy_(probs_RV.scatter_add_(1, targets_R[:, None], sums_R.new_full((len(sums_R), 1), 1 / temperature)))

@@ -198,6 +198,19 @@ def test_selected_logprobs_have_the_value_entropy_and_gradient_of_log_softmax(te
     assert torch.allclose(found, hidden.grad, atol=1e-6)
 
 
+def test_a_sure_token_has_its_gradient_in_bfloat16():
+    torch.manual_seed(0)
+    weight = torch.randn(29, 64).bfloat16()
+    target = torch.randint(0, 29, (13,))
+    sure = (weight[target] * 0.18).requires_grad_()
+    logprobs, _ = SelectedLogprobs.apply(sure, weight, target, 5)
+    logprobs.sum().backward()
+    assert logprobs.exp().max() > 0.999
+    probs = torch.softmax(sure.detach().float() @ weight.float().T, -1)
+    exact = (torch.nn.functional.one_hot(target, 29) - probs) @ weight.float()
+    assert torch.all((sure.grad - exact).norm(dim=1) < 0.1 * exact.norm(dim=1))
+
+
 def test_grpo_loss_clips_and_truncates_as_written():
     logprobs = torch.log(torch.tensor([0.5, 0.5, 0.2, 0.9])).requires_grad_()
     old = torch.log(torch.tensor([0.25, 0.5, 0.4, 0.3]))  # ratios 2, 1, 0.5, 3

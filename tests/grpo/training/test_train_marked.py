@@ -52,7 +52,9 @@ def train(run_dir: Path, model: Path, policy_url: str, judge_url: str, *more: st
     arguments = [
         *("--env", "EmailSearch-v0", "--recipe", "email-cpu", "--run-dir", str(run_dir), "--model", str(model)),
         *("--resume", *sets("warm_start.steps=0", "threads=1", "rollout.groups_per_step=2", "rollout.group_size=4")),
-        *sets("eval.scenarios=2", "eval.greedy=3", *(f"{name}={json.dumps(value)}" for name, value in settings.items())),
+        *sets(
+            "eval.scenarios=2", "eval.greedy=3", *(f"{name}={json.dumps(value)}" for name, value in settings.items())
+        ),
         *("--answer-judge", "openai/o4-mini", "--answer-judge-api-base", judge_url, *more),
     ]
     ran = CliRunner().invoke(command, arguments)
