@@ -39,7 +39,7 @@ def test_vf_eval_gets_gymnasiums_rewards_to_the_digit(policy, tmp_path):
         assert trace["rewards"] == {"env_reward": {"score": episode.reward, "weight": 1.0}}
         assert trace["metrics"]["turns"] == len(episode.actions)
         assert trace["errors"] == []
-    assert sent[0]["function"]["parameters"]["properties"]["max_results"]["maximum"] == 10, "the schemas are exact"
+    assert sent[0]["function"]["parameters"]["properties"]["max_results"]["maximum"] == 8, "the schemas are exact"
 
 
 def test_a_rollout_that_a_limit_of_verifiers_ends_has_no_reward(tmp_path):
