@@ -139,7 +139,7 @@ class SelectedLogprobs(torch.autograd.Function):
             part_CV = torch.mm(hidden_TD[part], weight_VD.T, out=logits_CV[: count - start])
             split = (x.split(rows) for x in (part_CV, target_T[part], logprobs_T[part], entropy_T[part]))
             for logits_RV, targets_R, found_R, spread_R in zip(*split, strict=True):
-                _softmax(logits_RV, targets_R, found_R, spread_R, temperature, scratch_2RV[:, : len(logits_RV)])
+                _target_logprobs(logits_RV, targets_R, found_R, spread_R, temperature, scratch_2RV[:, : len(logits_RV)])
             if gradient_TD is not None:
                 gradient_TD[part] = part_CV @ weight_VD
         ctx.save_for_backward(gradient_TD)
@@ -153,10 +153,10 @@ class SelectedLogprobs(torch.autograd.Function):
         return (gradient_TD * grad_T[:, None].to(gradient_TD.dtype)), None, None, None, None
 
 
-def _softmax(
+def _target_logprobs(
     logits_RV: Tensor, targets_R: Tensor, logprobs_R: Tensor, entropy_R: Tensor, temperature: float, scratch_2RV: Tensor
 ) -> None:
-    """Fill in the targets' log-probabilities and the entropies, and put their gradient in place of the logits."""
+    """Fill in the targets' log-probabilities and the entropies; the former's gradient takes the place of the logits."""
     shifted_RV, probs_RV = scratch_2RV
     shifted_RV.copy_(logits_RV).div_(temperature)
     shifted_RV.sub_(shifted_RV.amax(-1, keepdim=True))
